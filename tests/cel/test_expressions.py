@@ -46,14 +46,14 @@ def values(shown: object, **others: Any) -> Values:
     return language().values(known)
 
 
-def evaluated(expression: str, shown: object = OBJECT, **others: Any) -> bool | str:
+def evaluate(expression: str, shown: object = OBJECT, **others: Any) -> bool | str:
     text = Text(expression)
     return language().compile(text.text, bool, text.bound).evaluate(values(shown, **others))
 
 
-def failure(expression: str, shown: object = OBJECT, **others: Any) -> str:
+def error_of(expression: str, shown: object = OBJECT, **others: Any) -> str:
     with pytest.raises(EvaluationError) as error:
-        evaluated(expression, shown, **others)
+        evaluate(expression, shown, **others)
     return str(error.value)
 
 
@@ -70,8 +70,8 @@ TRUE = [
 
 @pytest.mark.parametrize("expression", TRUE)
 def test_the_expression_is_true_and_its_negation_false(expression: str) -> None:
-    assert evaluated(expression) is True
-    assert evaluated(f"!({expression})") is False
+    assert evaluate(expression) is True
+    assert evaluate(f"!({expression})") is False
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_expression_is_true_and_its_negation_false(expression: str) -> None:
     ],
 )
 def test_the_expression_is_an_error(expression: str, why: str) -> None:
-    assert failure(expression) == why
+    assert error_of(expression) == why
 
 
 @pytest.mark.parametrize(
@@ -128,23 +128,23 @@ def test_the_expression_is_an_error(expression: str, why: str) -> None:
     ],
 )
 def test_differences_from_kubernetes_are_documented(expression: str) -> None:
-    assert evaluated(expression) is True
+    assert evaluate(expression) is True
 
 
 def test_an_unknown_value_is_not_an_expression_error() -> None:
     with pytest.raises(EvaluationError) as error:
-        evaluated("pools.exists(p, p.name == 'a')", pools=NOT_KNOWN)
+        evaluate("pools.exists(p, p.name == 'a')", pools=NOT_KNOWN)
     assert error.value.unknown == "pools"
     with pytest.raises(EvaluationError) as error:
-        evaluated("request.userInfo.username == 'a'", **{"request.userInfo": NOT_KNOWN})
+        evaluate("request.userInfo.username == 'a'", **{"request.userInfo": NOT_KNOWN})
     assert error.value.unknown == "request.userInfo"
 
 
 def test_an_unknown_value_is_ignored_if_another_operand_decides() -> None:
-    assert evaluated("object.kind == 'Pod' || pools.size() == 0", pools=NOT_KNOWN) is True
-    assert evaluated("object.kind == 'X' && pools.size() == 0", pools=NOT_KNOWN) is False
+    assert evaluate("object.kind == 'Pod' || pools.size() == 0", pools=NOT_KNOWN) is True
+    assert evaluate("object.kind == 'X' && pools.size() == 0", pools=NOT_KNOWN) is False
     known = {"namespaceObject": NOT_KNOWN, "namespaceObject.metadata.name": "team-a"}
-    assert evaluated("namespaceObject.metadata.name == 'team-a'", **known) is True
+    assert evaluate("namespaceObject.metadata.name == 'team-a'", **known) is True
 
 
 @pytest.mark.parametrize(
@@ -165,17 +165,17 @@ def test_an_unknown_value_is_ignored_if_another_operand_decides() -> None:
 )
 def test_no_object_can_imitate_an_unknown_value(expression: str, text: str) -> None:
     with pytest.raises(EvaluationError) as error:
-        evaluated(f"dyn({expression}) == dyn(object.labels[object.x])", {"labels": {}, "x": text})
+        evaluate(f"dyn({expression}) == dyn(object.labels[object.x])", {"labels": {}, "x": text})
     assert error.value.unknown == ""
 
 
 def test_a_string_is_compared_past_its_nul_character() -> None:
-    assert failure("object.x == 'a'", HAS_NUL) == "object has a NUL character in it, and can't be judged"
+    assert error_of("object.x == 'a'", HAS_NUL) == "object has a NUL character in it, and can't be judged"
 
 
 def test_integers_beyond_64_bits_are_an_error() -> None:
-    assert "out of range" in failure("object.x > 1", {"x": 1 << 70})
-    assert evaluated("object.x > 1", {"x": 1 << 63}) is True
+    assert "out of range" in error_of("object.x > 1", {"x": 1 << 70})
+    assert evaluate("object.x > 1", {"x": 1 << 63}) is True
 
 
 @pytest.mark.parametrize(
@@ -300,6 +300,6 @@ def test_paths_that_an_expression_reads() -> None:
 @pytest.mark.parametrize("field", ["request.userInfo", "namespaceObject.metadata.name"])
 def test_a_field_that_is_an_identifier_is_present_if_known(field: str) -> None:
     known = {"namespaceObject": NOT_KNOWN, "namespaceObject.metadata.name": "team-a"}
-    assert evaluated(f"has({field})", **known) is True
-    assert evaluated(f"!has({field})", **known) is False
-    assert evaluated(f"has ( {field.replace('.', ' . ')} ) && true", **known) is True
+    assert evaluate(f"has({field})", **known) is True
+    assert evaluate(f"!has({field})", **known) is False
+    assert evaluate(f"has ( {field.replace('.', ' . ')} ) && true", **known) is True

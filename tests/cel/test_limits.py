@@ -42,7 +42,7 @@ def values(shown: JSON, pools: list[JSON] | None = None, **of: Any) -> Values:
     return language().values(known, **of)
 
 
-def refused(expression: str, over: Values, times: int = 1, bound: dict[str, str] | None = None) -> int:
+def rejected(expression: str, over: Values, times: int = 1, bound: dict[str, str] | None = None) -> int:
     """Return how many of these evaluations exceed the budget."""
     ready, refusals = compiled(expression, bound), 0
     for _ in range(times):
@@ -111,35 +111,35 @@ HOSTILE: JSON = {
     ],
 )
 def test_it_is_rejected_on_a_hostile_object_but_not_on_a_small_one(expression: str) -> None:
-    assert refused(expression, values(HOSTILE)) == 1
+    assert rejected(expression, values(HOSTILE)) == 1
     small = {key: value[:20] if isinstance(value, list | str) else {"a": "b"} for key, value in HOSTILE.items()}
     if not expression.startswith("lists.range(9000)"):
-        assert refused(expression, values(small), 10) == 0
+        assert rejected(expression, values(small), 10) == 0
 
 
 def test_a_negative_number_refunds_no_cost() -> None:
     over = values(HOSTILE)
     expensive = "object.words.distinct().size() > 0"
-    assert refused(expensive, over) == 1
-    assert refused("lists.range(-9000000000000).size() == 0", over) == 0
-    assert refused(expensive, over) == 1
+    assert rejected(expensive, over) == 1
+    assert rejected("lists.range(-9000000000000).size() == 0", over) == 0
+    assert rejected(expensive, over) == 1
 
 
 def test_params_count_with_their_length() -> None:
     bound = {"params": json.dumps({"big": ["x" * 3] * 1200})}
-    assert refused("object.numbers.all(n, !(n in params.big))", values(HOSTILE), 20, bound) > 0
-    assert refused("object.numbers.all(n, !(n in params.big))", values({"numbers": NUMBERS[:30]}), 20, bound) == 0
+    assert rejected("object.numbers.all(n, !(n in params.big))", values(HOSTILE), 20, bound) > 0
+    assert rejected("object.numbers.all(n, !(n in params.big))", values({"numbers": NUMBERS[:30]}), 20, bound) == 0
 
 
 def test_repeating_a_value_is_counted_by_its_size() -> None:
     expression = f"[object].{'.'.join(['map(x, [x, x])'] * 7)} == [object].{'.'.join(['map(x, [x, x])'] * 7)}"
-    assert refused(expression, values({"a": 1})) == 0
-    assert refused(expression, values(HOSTILE)) == 1
+    assert rejected(expression, values({"a": 1})) == 0
+    assert rejected(expression, values(HOSTILE)) == 1
 
 
 def test_calls_are_counted_while_they_are_made() -> None:
-    assert refused("object.words.all(x, x.matches('^w'))", values(HOSTILE)) == 0
-    assert 0 < refused("object.words.all(x, x.matches('^w'))", values(HOSTILE), 10) < 10
+    assert rejected("object.words.all(x, x.matches('^w'))", values(HOSTILE)) == 0
+    assert 0 < rejected("object.words.all(x, x.matches('^w'))", values(HOSTILE), 10) < 10
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_unbounded_expression_is_rejected_at_compile_time(expression: str, pr
 )
 def test_an_expression_too_costly_on_any_object_is_rejected_at_compile_time(expression: str, problem: str) -> None:
     if not problem:
-        assert refused(expression, values({"a": [1]})) == 0
+        assert rejected(expression, values({"a": [1]})) == 0
         return
     with pytest.raises(ExpressionError, match=problem):
         compiled(expression)
@@ -189,19 +189,19 @@ def test_an_expression_too_costly_on_any_object_is_rejected_at_compile_time(expr
 def test_all_expressions_on_one_object_share_one_budget() -> None:
     some = values({"l": NUMBERS[:900]})
     expression = "object.l.map(x, x).size() == 900"
-    assert 0 < refused(expression, some, 20) < 20
-    assert refused(expression, values({"l": NUMBERS[:900]}, like=some)) == 1
-    assert refused(expression, values({"l": NUMBERS[:900]})) == 0
+    assert 0 < rejected(expression, some, 20) < 20
+    assert rejected(expression, values({"l": NUMBERS[:900]}, like=some)) == 1
+    assert rejected(expression, values({"l": NUMBERS[:900]})) == 0
 
 
 def test_a_part_of_an_object_has_a_share_of_the_budget() -> None:
     part = {"l": NUMBERS[:900]}
     expression = "object.l.map(x, x).size() == 900"
-    assert refused(expression, values(part, part_of=4_000), 2) == 0
-    assert refused(expression, values(part, part_of=400_000), 2) == 2
+    assert rejected(expression, values(part, part_of=4_000), 2) == 0
+    assert rejected(expression, values(part, part_of=400_000), 2) == 2
     template = subject_of({"l": NUMBERS[:900], "x": "x" * 400_000})
     template.template, template.object = True, part
-    assert refused(expression, values_of(template, CONTEXT, language(), pools=False), 2) == 2
+    assert rejected(expression, values_of(template, CONTEXT, language(), pools=False), 2) == 2
 
 
 CONTEXT = Context(phase=Phase.VALIDATE, now=datetime.now(UTC), view=ClusterView(pools=()))
@@ -216,8 +216,8 @@ def subject_of(value: JSON) -> Subject:
 def test_expressions_with_and_without_pools_have_the_same_budget() -> None:
     subject = subject_of({"l": NUMBERS[:900]})
     expression = "object.l.map(x, x).size() == 900"
-    assert 0 < refused(expression, values_of(subject, CONTEXT, language(), pools=False), 20) < 20
-    assert refused(expression, values_of(subject, CONTEXT, language(), pools=True)) == 1
+    assert 0 < rejected(expression, values_of(subject, CONTEXT, language(), pools=False), 20) < 20
+    assert rejected(expression, values_of(subject, CONTEXT, language(), pools=True)) == 1
 
 
 def test_node_pools_are_measured_once_for_all_objects() -> None:

@@ -91,19 +91,19 @@ def test_every_command_replaces_a_shipped_policy_of_the_same_name(
     loaded: Callable[[str, Path], str], write: Write, command: str
 ) -> None:
     write("own/termination.yaml", TERMINATION)
-    said = loaded(command, write("own/other.yaml", HEAD.format("ReservedLabels", "team", "{domains: [a.b]}")).parent)
-    assert "metadata.name" not in said
-    assert "own/other.yaml" not in said or command == "export"
+    errors = loaded(command, write("own/other.yaml", HEAD.format("ReservedLabels", "team", "{domains: [a.b]}")).parent)
+    assert "metadata.name" not in errors
+    assert "own/other.yaml" not in errors or command == "export"
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "serve"])
 def test_every_command_reports_duplicate_names(loaded: Callable[[str, Path], str], write: Write, command: str) -> None:
     write("own/a.yaml", TERMINATION)
-    said = loaded(command, write("own/b.yaml", f"\n{TERMINATION}").parent)
+    errors = loaded(command, write("own/b.yaml", f"\n{TERMINATION}").parent)
     assert (
         "own/b.yaml:4:12: metadata.name: 'graceful-termination' is also the name of GracefulTermination at "
         "own/a.yaml:3; rename one, or remove it"
-    ) in said
+    ) in errors
 
 
 def test_the_replacing_policy_is_evaluated(run: Run, write: Write) -> None:

@@ -166,8 +166,8 @@ def _compare(step: Step, done: Done, manifests: Mapping[str, Content]) -> None:
     if step.patches is not None:
         assert [patch["name"] for patch in done.json["patches"]] == step.patches
     assert step.summary.items() <= (done.json["summary"].items() if step.summary else set())
-    said = {*(step.outcomes or ()), *(f" {result.get('outcome')}" for result in step.results or ())}
-    code = any(outcome.endswith(" deny") for outcome in said) if step.code is None else step.code
+    outcomes = {*(step.outcomes or ()), *(f" {result.get('outcome')}" for result in step.results or ())}
+    code = any(outcome.endswith(" deny") for outcome in outcomes) if step.code is None else step.code
     assert done.code == code
     for name, content in step.after.items():
         assert Path(name).read_text() == text_of(content, manifests)

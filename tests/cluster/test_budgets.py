@@ -39,7 +39,7 @@ def budget(name: str, namespace: str = "shop", bound: str = "maxUnavailable: 1")
     )
 
 
-def look(folder: Path, *documents: str, complete: bool = False) -> ClusterView:
+def load(folder: Path, *documents: str, complete: bool = False) -> ClusterView:
     (folder / "state.yaml").write_text("---\n".join(documents))
     return view_of(read_manifests([folder / "state.yaml"]).objects, PROVIDERS, complete=complete)
 
@@ -54,24 +54,24 @@ def names(view: ClusterView) -> dict[str, list[str]] | None:
 
 
 def test_budgets_are_grouped_by_namespace(tmp_path: Path) -> None:
-    view = look(tmp_path, budget("web"), budget("api"), budget("worker", "batch"), budget("other", ""))
+    view = load(tmp_path, budget("web"), budget("api"), budget("worker", "batch"), budget("other", ""))
     assert names(view) == {"batch": ["worker"], "default": ["other"], "shop": ["api", "web"]}
 
 
 def test_the_later_of_two_budgets_with_the_same_name_wins(tmp_path: Path) -> None:
-    view = look(tmp_path, budget("web"), budget("web", bound="maxUnavailable: 0"))
+    view = load(tmp_path, budget("web"), budget("web", bound="maxUnavailable: 0"))
     assert view.budgets is not None
     assert [budget.bound for budget in view.budgets["shop"]] == ["maxUnavailable: 0"]
 
 
 def test_budgets_missing_from_incomplete_files_are_unknown(tmp_path: Path) -> None:
-    assert names(look(tmp_path)) is None
-    assert names(look(tmp_path, complete=True)) == {}
+    assert names(load(tmp_path)) is None
+    assert names(load(tmp_path, complete=True)) == {}
 
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_an_unreadable_budget_makes_budgets_unknown(tmp_path: Path, *, complete: bool) -> None:
-    view = look(tmp_path, budget("web"), budget("api", bound="minAvailable: []"), complete=complete)
+    view = load(tmp_path, budget("web"), budget("api", bound="minAvailable: []"), complete=complete)
     assert names(view) is None
 
 

@@ -64,7 +64,7 @@ def node(name: str, labels: str = "{}", version: str = "v1.34.1") -> str:
     )
 
 
-def look(folder: Path, providers: Mapping[str, Provider], *documents: str, complete: bool = True) -> ClusterView:
+def load(folder: Path, providers: Mapping[str, Provider], *documents: str, complete: bool = True) -> ClusterView:
     (folder / "state.yaml").write_text("---\n".join(documents))
     manifests = read_manifests([folder / "state.yaml"])
     assert manifests.problems == []
@@ -72,7 +72,7 @@ def look(folder: Path, providers: Mapping[str, Provider], *documents: str, compl
 
 
 def test_pools_of_every_reader_are_parsed(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
-    view = look(tmp_path, providers, NODE_POOL, POOL)
+    view = load(tmp_path, providers, NODE_POOL, POOL)
     assert view.pools is not None
     assert [(pool.provider, str(pool), pool.capacity) for pool in view.pools] == [
         ("cks", "NodePool a", CapacityType.SPOT),
@@ -82,17 +82,17 @@ def test_pools_of_every_reader_are_parsed(tmp_path: Path, providers: Mapping[str
 
 
 def test_a_pool_of_any_version_is_read_as_on_the_server(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
-    view = look(tmp_path, providers, NODE_POOL.replace("v1alpha1", "v1"))
+    view = load(tmp_path, providers, NODE_POOL.replace("v1alpha1", "v1"))
     assert view.pools is not None
     assert [pool.name for pool in view.pools] == ["a"]
 
 
 def test_the_same_kind_in_another_group_is_not_a_pool(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
-    assert look(tmp_path, providers, NODE_POOL.replace("compute.coreweave.com", "example.org")).pools == ()
+    assert load(tmp_path, providers, NODE_POOL.replace("compute.coreweave.com", "example.org")).pools == ()
 
 
 def test_the_later_of_two_pools_with_one_identity_wins(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
-    view = look(tmp_path, providers, NODE_POOL, NODE_POOL.replace("computeClass: spot", "computeClass: default"))
+    view = load(tmp_path, providers, NODE_POOL, NODE_POOL.replace("computeClass: spot", "computeClass: default"))
     assert view.pools is not None
     assert [pool.capacity for pool in view.pools] == [CapacityType.ON_DEMAND]
 
@@ -104,13 +104,13 @@ def test_the_later_of_two_pools_with_one_identity_wins(tmp_path: Path, providers
 def test_pools_are_known_if_the_files_are_complete_or_contain_one(
     tmp_path: Path, providers: Mapping[str, Provider], documents: tuple[str, ...], *, complete: bool, known: bool
 ) -> None:
-    view = look(tmp_path, providers, *documents, complete=complete)
+    view = load(tmp_path, providers, *documents, complete=complete)
     assert (view.pools is not None) == known
     assert "--state" in view.remedy
 
 
 def test_namespaces_have_their_labels_and_the_name_label(tmp_path: Path, providers: Mapping[str, Provider]) -> None:
-    view = look(
+    view = load(
         tmp_path, providers, "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {a: b, c: null}}\n"
     )
     assert view.namespaces == {"team-a": {"a": "b", "c": "", "kubernetes.io/metadata.name": "team-a"}}
@@ -129,7 +129,7 @@ def test_namespaces_have_their_labels_and_the_name_label(tmp_path: Path, provide
 def test_pool_and_spot_labels_of_nodes_reveal_providers(
     tmp_path: Path, providers: Mapping[str, Provider], labels: str, shown: set[str]
 ) -> None:
-    assert look(tmp_path, providers, node("node-1", labels)).providers == shown
+    assert load(tmp_path, providers, node("node-1", labels)).providers == shown
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_oldest_kubelet_is_the_lowest_version_among_nodes(
     tmp_path: Path, providers: Mapping[str, Provider], versions: tuple[str, ...], oldest: tuple[int, int] | None
 ) -> None:
     nodes = [node(f"node-{number}", version=version) for number, version in enumerate(versions)]
-    assert look(tmp_path, providers, *nodes).oldest_kubelet == oldest
+    assert load(tmp_path, providers, *nodes).oldest_kubelet == oldest
 
 
 @pytest.mark.parametrize("status", ["", "status:\n"])
@@ -153,7 +153,7 @@ def test_a_node_without_a_kubelet_version_is_ignored(
     tmp_path: Path, providers: Mapping[str, Provider], status: str
 ) -> None:
     assert (
-        look(tmp_path, providers, f"apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\n{status}").oldest_kubelet
+        load(tmp_path, providers, f"apiVersion: v1\nkind: Node\nmetadata: {{name: node-1}}\n{status}").oldest_kubelet
         is None
     )
 

@@ -50,7 +50,7 @@ A, B = pool("a"), pool("b")
 BOTH = view(A, B)
 
 
-def usable(seen: ClusterView) -> list[str]:
+def usable_pools(seen: ClusterView) -> list[str]:
     return [node_pool.name for node_pool in seen.pools or () if not node_pool.unusable and not node_pool.spot]
 
 
@@ -75,7 +75,7 @@ SCALE: JSON = {"kind": "Scale", "metadata": {"name": "a"}, "spec": {}}
     ],
 )
 def test_removing_a_fallback_counts_at_once(taking: Request) -> None:
-    assert usable(after(taking).applied(BOTH)) == ["b"]
+    assert usable_pools(after(taking).applied(BOTH)) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_object_denied_elsewhere_reappears_after_a_while() -> None:
     clock = Clock()
     let_go = after(request(None, A), clock=clock)
     clock.now = REMEMBERED_SECONDS
-    assert usable(let_go.applied(BOTH)) == ["b"]
+    assert usable_pools(let_go.applied(BOTH)) == ["b"]
     clock.now = REMEMBERED_SECONDS + 0.1
     assert let_go.applied(BOTH) is BOTH
 
@@ -113,10 +113,10 @@ def test_a_deleted_pool_may_be_recreated() -> None:
 
 
 def test_an_admitted_pool_counts_again() -> None:
-    assert usable(after(request(None, A), request(A, None)).applied(BOTH)) == ["a", "b"]
+    assert usable_pools(after(request(None, A), request(A, None)).applied(BOTH)) == ["a", "b"]
     back = {**SCALE, "spec": {"replicas": 1}}
     emptied, filled = (request(scale, SCALE, sub_resource="scale") for scale in (SCALE, back))
-    assert usable(after(emptied, filled).applied(BOTH)) == ["a", "b"]
+    assert usable_pools(after(emptied, filled).applied(BOTH)) == ["a", "b"]
 
 
 def test_an_unreadable_object_removes_nothing() -> None:

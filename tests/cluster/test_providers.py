@@ -47,7 +47,7 @@ def node(**labels: str) -> str:
     return f"apiVersion: v1\nkind: Node\nmetadata: {{name: a, labels: {{{shown}}}}}\n"
 
 
-def look(folder: Path, *documents: str) -> ClusterView:
+def load(folder: Path, *documents: str) -> ClusterView:
     (folder / "state.yaml").write_text("---\n".join(documents))
     return FileState([folder / "state.yaml"], PROVIDERS).view()
 
@@ -76,15 +76,15 @@ def look(folder: Path, *documents: str) -> ClusterView:
 def test_only_pools_and_nodes_of_the_cluster_reveal_a_provider(
     tmp_path: Path, documents: tuple[str, ...], shown: set[str]
 ) -> None:
-    assert look(tmp_path, *documents).providers == shown
+    assert load(tmp_path, *documents).providers == shown
 
 
 @pytest.mark.parametrize("documents", [(FLEET_POOL, MACHINE_POOL), (MACHINE_POOL, FLEET_POOL)])
 def test_a_machine_pool_sizes_its_pool_in_any_order(tmp_path: Path, documents: tuple[str, ...]) -> None:
-    (pool,) = look(tmp_path, *documents).pools or ()
+    (pool,) = load(tmp_path, *documents).pools or ()
     assert (pool.cluster, pool.desired, pool.unusable) == ("fleet/workload-1", 3, "")
 
 
 def test_the_later_of_two_machine_pools_with_one_name_wins(tmp_path: Path) -> None:
-    (pool,) = look(tmp_path, FLEET_POOL, MACHINE_POOL, MACHINE_POOL.replace("replicas: 3", "replicas: 0")).pools or ()
+    (pool,) = load(tmp_path, FLEET_POOL, MACHINE_POOL, MACHINE_POOL.replace("replicas: 3", "replicas: 0")).pools or ()
     assert pool.desired == 0

@@ -169,7 +169,7 @@ def node_pool_tables() -> str:
         f"### {reader.kind} ({spec.title})\n\n"
         + _table(
             ["", "where it is read"],
-            ([title, said] for title, cell in rows if (said := cell(reader)) not in {"", "none"}),
+            ([title, text] for title, cell in rows if (text := cell(reader)) not in {"", "none"}),
         )
         for spec, reader in kinds
     )
@@ -179,7 +179,7 @@ def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]
     """Return the machine fields of a pool, or those of each kind of template."""
     if reader.template is None:
         return cell(reader)
-    return _lines(f"{kind.kind}: {said}" for kind in reader.template.kinds if (said := cell(kind)))
+    return _lines(f"{kind.kind}: {text}" for kind in reader.template.kinds if (text := cell(kind)))
 
 
 def _accelerators(machines: MachinesSpec) -> str:

@@ -77,8 +77,8 @@ def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> N
     file.write_text(file.read_text().replace("from: spec.lease.type", "from: spec.lease[.type"))
     with pytest.raises(PolicyErrors) as raised:
         load_bundle([tmp_path / "policies"])
-    (said,) = (block for block in blocks(PAGE) if "not a JMESPath expression" in block)
-    assert str(raised.value).replace(f"{tmp_path}/", "").startswith(said.strip().removesuffix("..."))
+    (shown,) = (block for block in blocks(PAGE) if "not a JMESPath expression" in block)
+    assert str(raised.value).replace(f"{tmp_path}/", "").startswith(shown.strip().removesuffix("..."))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def expressions(shell: Shell) -> list[str]:
     return expressions
 
 
-def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
+def mutated_pods(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the Pods in the cluster by name."""
     file = folder / "pods.yaml"
     file.write_text(yaml.safe_dump_all(PODS))
@@ -64,7 +64,7 @@ def in_the_cluster(shell: Shell, folder: Path) -> dict[str, dict[str, Any]]:
     return {pod["metadata"]["name"]: jsonpatch.apply_patch(pod, patches[pod["metadata"]["name"]]) for pod in PODS}
 
 
-def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
+def without_ignored(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
     """Return the object as Argo CD compares it: apply the expressions one after another."""
     program = " | ".join(f"del({path})" for path in expressions)
     done = subprocess.run([str(gojq), program], input=json.dumps(value), capture_output=True, text=True, check=True)
@@ -72,11 +72,11 @@ def ignoring(expressions: list[str], value: dict[str, Any], gojq: Path) -> Any:
 
 
 def test_injected_fields_are_no_difference(shell: Shell, expressions: list[str], gojq: Path, tmp_path: Path) -> None:
-    mutated = in_the_cluster(shell, tmp_path)
+    mutated = mutated_pods(shell, tmp_path)
     for given in PODS:
         live = mutated[given["metadata"]["name"]]
         assert live != given
-        assert ignoring(expressions, live, gojq) == ignoring(expressions, given, gojq)
+        assert without_ignored(expressions, live, gojq) == without_ignored(expressions, given, gojq)
     added = {name for pod in mutated.values() for name in pod["spec"]}
     assert {"affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations"} <= added
     assert any("preStop" in pod["spec"]["containers"][0].get("lifecycle", {}) for pod in mutated.values())
@@ -84,7 +84,7 @@ def test_injected_fields_are_no_difference(shell: Shell, expressions: list[str],
 
 def test_other_changes_are_a_difference(expressions: list[str], gojq: Path) -> None:
     changed = spot_pod("plain", serviceAccountName="other", containers=[{**MAIN, "lifecycle": {"postStart": HOOK}}])
-    assert ignoring(expressions, changed, gojq) == changed
+    assert without_ignored(expressions, changed, gojq) == changed
 
 
 @pytest.mark.parametrize("enforcement", ["audit", "off"])

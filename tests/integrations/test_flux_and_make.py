@@ -30,9 +30,9 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("overlay", "code", "said"), [("prod", 0, "no findings"), ("staging", 1, "1 deny")])
+@pytest.mark.parametrize(("overlay", "code", "text"), [("prod", 0, "no findings"), ("staging", 1, "1 deny")])
 def test_manifests_that_flux_applies_are_judged(
-    shell: Shell, repo: Path, kustomize: Path, overlay: str, code: int, said: str
+    shell: Shell, repo: Path, kustomize: Path, overlay: str, code: int, text: str
 ) -> None:
     (repo / ".spotgate.yaml").write_text("state: [cluster]\n")
     flux = repo / "clusters/kustomization.yaml"
@@ -42,7 +42,7 @@ def test_manifests_that_flux_applies_are_judged(
 
     assert done.returncode == code, done.stderr
     assert done.stdout.startswith(f"--- overlays/{overlay}\n")
-    assert said in done.stdout
+    assert text in done.stdout
 
 
 FLUX = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: x}\n"
@@ -82,7 +82,7 @@ def test_each_path_is_judged_once(shell: Shell, repo: Path, kustomize: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("files", "arguments", "said"),
+    ("files", "arguments", "error"),
     [
         ({}, "nowhere", "nowhere: no Kustomization of kustomize.toolkit.fluxcd.io/ is in a file below it"),
         ({}, "overlays", "overlays: no Kustomization of "),
@@ -92,13 +92,13 @@ def test_each_path_is_judged_once(shell: Shell, repo: Path, kustomize: Path) -> 
     ],
 )
 def test_an_unjudged_flux_path_fails_the_run(
-    shell: Shell, repo: Path, kustomize: Path, files: dict[str, str], arguments: str, said: str
+    shell: Shell, repo: Path, kustomize: Path, files: dict[str, str], arguments: str, error: str
 ) -> None:
     for name, text in files.items():
         (repo / "clusters" / name).write_text(text)
     done = shell(f"{VALIDATE} {arguments}", repo, kustomize)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert error in done.stderr
     assert "Traceback" not in done.stderr
 
 

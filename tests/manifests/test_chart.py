@@ -136,10 +136,10 @@ def test_rehearsals_and_webhook_share_policies_and_the_result(kustomize: Path, t
 def test_the_program_renders_the_webhooks_of_a_kustomization(name: str, kustomize: Path, tmp_path: Path) -> None:
     overlay, components, _ = COMBINATIONS[name]
     things = {item["kind"]: item for item in by_kustomize(kustomize, tmp_path, overlay, components)}
-    assert_as_rendered(things, served(things, tmp_path / "own"))
+    assert_as_rendered(things, served_policies(things, tmp_path / "own"))
 
 
-def served(things: dict[str, JSON], own: Path) -> list[Path]:
+def served_policies(things: dict[str, JSON], own: Path) -> list[Path]:
     """Return the policies of the Deployment and the CronJob; write those of the ConfigMap to a folder."""
     args = [_pod(item)["containers"][0]["args"] for kind, item in things.items() if kind in {"Deployment", "CronJob"}]
     (named,) = {tuple(arg for arg in line if arg.startswith("--policies=")) for line in args}
@@ -224,7 +224,7 @@ def test_a_team_policy_replaces_the_shipped_one_in_chart_overlay_and_command_lin
     expected = documents([SHIPPED, overlay / "own"])
     assert expected["GracefulTermination", "graceful-termination"]["spec"] == {"overBudget": "deny"}
     for name, things in (("ours", ours), ("theirs", theirs)):
-        assert documents(served(things, tmp_path / name)) == expected
+        assert documents(served_policies(things, tmp_path / name)) == expected
         assert_as_rendered(things, [SHIPPED, overlay / "own"])
 
 
@@ -288,7 +288,7 @@ DENY: Final = "enforcement=deny,audit=true"
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "error"),
     [
         ([], "image.repository names no image: --set image.repository="),
         (["image.repository=<your registry>/spotgate"], "at '/image/repository'"),
@@ -317,9 +317,9 @@ DENY: Final = "enforcement=deny,audit=true"
         ),
     ],
 )
-def test_bad_values_are_rejected_with_the_problem(values: list[str], said: str, helm: Path) -> None:
+def test_bad_values_are_rejected_with_the_problem(values: list[str], error: str, helm: Path) -> None:
     flags = [f"--set={value}" for value in values]
-    assert said in run(helm, "template", "spotgate", CHART, *flags, succeeds=False)
+    assert error in run(helm, "template", "spotgate", CHART, *flags, succeeds=False)
 
 
 def test_the_chart_lints_and_its_package_is_complete(helm: Path, tmp_path: Path) -> None:

@@ -110,9 +110,9 @@ def alert_table() -> str:
     rows = ["| alert | severity | fires when | after | go to |", "|---|---|---|---|---|"]
     for alert in alerts():
         anchor = alert["annotations"]["runbook_url"].partition("#")[2]
-        said = (alert["alert"], alert["labels"]["severity"], alert["annotations"]["summary"])
+        cells = (alert["alert"], alert["labels"]["severity"], alert["annotations"]["summary"])
         rows.append(
-            f"| `{said[0]}` | {said[1]} | {said[2]} | {alert['for']} | [{anchor.replace('-', ' ')}](#{anchor}) |"
+            f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {alert['for']} | [{anchor.replace('-', ' ')}](#{anchor}) |"
         )
     return "\n".join(rows)
 

@@ -83,7 +83,7 @@ def others() -> Iterator[int]:
         thread.join()
 
 
-def asked(expression: str) -> str:
+def grafana_query(expression: str) -> str:
     """Return a query in the form that Grafana sends."""
     for macro, value in _MACROS.items():
         expression = expression.replace(macro, value)
@@ -116,9 +116,9 @@ def _queries_are_right(prometheus: Prometheus) -> None:
     for rule in alerts_of(prometheus):
         assert (rule["health"], rule.get("lastError", "")) == ("ok", ""), rule["name"]
     assert len(alerts_of(prometheus)) == len(alerts())
-    empty = [title for title, expression in PANELS if not prometheus.query(asked(expression))]
+    empty = [title for title, expression in PANELS if not prometheus.query(grafana_query(expression))]
     assert empty == []
-    samples = {title: prometheus.query(asked(expression)) for title, expression in PANELS}
+    samples = {title: prometheus.query(grafana_query(expression)) for title, expression in PANELS}
     assert _row("reserved") in [sample["metric"] for sample in samples["Denials by policy, finding, and namespace"]]
     assert _row("trial") not in [sample["metric"] for sample in samples["Denials that mode deny would add"]]
     by_outcome = {sample["metric"]["outcome"] for sample in samples["Outcomes"]}

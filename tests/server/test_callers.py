@@ -47,7 +47,7 @@ NAME = "kube-apiserver.example"
 CA, OTHER_CA = trustme.CA(), trustme.CA()
 
 
-def show(client: Client, authority: trustme.CA = CA, name: str = NAME, days: int = 1) -> None:
+def give_certificate(client: Client, authority: trustme.CA = CA, name: str = NAME, days: int = 1) -> None:
     """Give a client a certificate that expires in this number of days."""
     authority.issue_cert(name, not_after=utc_now() + timedelta(days=days)).configure_cert(client.tls)
 
@@ -65,7 +65,7 @@ def served(start: Start, client_ca: Path) -> Served:
     return start(certificate=ServingCertificate(PAIR, client_ca=client_ca))
 
 
-def is_turned_away(served: Served) -> bool:
+def is_rejected(served: Served) -> bool:
     """Return whether TLS rejects the client. With TLS 1.3, the client learns of it when it reads."""
     try:
         served.post()
@@ -75,7 +75,7 @@ def is_turned_away(served: Served) -> bool:
 
 
 def test_a_caller_with_a_certificate_of_the_CA_is_judged_and_named(served: Served) -> None:
-    show(served)
+    give_certificate(served)
     assert served.post().allowed
     eventually(lambda: bool(served.log("decision")))
     assert [(line["caller"], line["peer"]) for line in served.log("decision")] == [(NAME, "127.0.0.1")]
@@ -84,7 +84,7 @@ def test_a_caller_with_a_certificate_of_the_CA_is_judged_and_named(served: Serve
 
 
 def test_a_caller_without_a_certificate_is_rejected(served: Served) -> None:
-    assert is_turned_away(served)
+    assert is_rejected(served)
     eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
     assert served.metric("spotgate_decisions_total") == 0
     assert served.log("client without a certificate of the CA")[0]["peer"] == "127.0.0.1"
@@ -92,17 +92,17 @@ def test_a_caller_without_a_certificate_is_rejected(served: Served) -> None:
 
 @pytest.mark.parametrize(("authority", "days"), [(OTHER_CA, 1), (CA, -1)])
 def test_an_expired_or_foreign_certificate_is_rejected(served: Served, authority: trustme.CA, days: int) -> None:
-    show(served, authority, days=days)
-    assert is_turned_away(served)
+    give_certificate(served, authority, days=days)
+    assert is_rejected(served)
     eventually(lambda: served.metric("spotgate_connections_cut_total", reason="client certificate") == 1)
 
 
 def test_only_named_callers_are_judged(start: Start, client_ca: Path) -> None:
     certificate = ServingCertificate(PAIR, client_ca=client_ca)
     served = start(certificate=certificate, callers=frozenset({"other.example", NAME}))
-    show(served)
+    give_certificate(served)
     assert served.post().allowed
-    show(served, name="curious.example")
+    give_certificate(served, name="curious.example")
     answer = served.post()
     assert answer.status == 403
     assert "the client certificate is for curious.example" in answer.json["error"]
@@ -112,7 +112,7 @@ def test_only_named_callers_are_judged(start: Start, client_ca: Path) -> None:
 
 
 def test_the_CA_file_is_reloaded_and_a_bad_one_keeps_the_last_good(served: Served, client_ca: Path) -> None:
-    show(served)
+    give_certificate(served)
     assert served.post().allowed
     put(client_ca, "no certificate")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
@@ -120,8 +120,8 @@ def test_the_CA_file_is_reloaded_and_a_bad_one_keeps_the_last_good(served: Serve
     assert served.post().allowed
     put(client_ca, OTHER_CA.cert_pem.bytes().decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 1)
-    assert is_turned_away(served)
-    show(served, OTHER_CA)
+    assert is_rejected(served)
+    give_certificate(served, OTHER_CA)
     assert served.post().allowed
 
 
@@ -156,7 +156,7 @@ LOCKS_OUT = {
 
 @pytest.mark.parametrize("why", LOCKS_OUT)
 def test_CAs_that_would_lock_out_every_caller_keep_the_last_good(served: Served, client_ca: Path, why: str) -> None:
-    show(served)
+    give_certificate(served)
     put(client_ca, LOCKS_OUT[why].decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
     (line,) = served.log("certificate not loaded")
@@ -179,7 +179,7 @@ def test_one_valid_CA_is_enough_even_an_intermediate(start: Start, tmp_path: Pat
     intermediate = CA.create_child_ca()
     (tmp_path / "ca.crt").write_bytes(others + intermediate.cert_pem.bytes())
     served = start(certificate=ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt"))
-    show(served, intermediate)
+    give_certificate(served, intermediate)
     assert served.post().allowed
 
 
@@ -189,13 +189,13 @@ def test_a_leaf_next_to_a_CA_authenticates_no_caller(start: Start, tmp_path: Pat
     (tmp_path / "leaf.pem").write_bytes(leaf + key)
     served = start(certificate=ServingCertificate(PAIR, client_ca=tmp_path / "ca.crt"))
     served.tls.load_cert_chain(tmp_path / "leaf.pem")
-    assert is_turned_away(served)
+    assert is_rejected(served)
 
 
 def test_connections_of_a_replaced_CA_are_closed(start: Start, client_ca: Path) -> None:
     cluster = Slow()
     served = start(bundle_of(needs=FRESH), state=cluster, certificate=ServingCertificate(PAIR, client_ca=client_ca))
-    show(served)
+    give_certificate(served)
     with closing(served.connection()) as idle, closing(served.connection()) as busy, ThreadPoolExecutor(1) as pool:
         idle.connect()
         answer = pool.submit(served.post, over=busy)
@@ -207,12 +207,12 @@ def test_connections_of_a_replaced_CA_are_closed(start: Start, client_ca: Path) 
         served.loop.call_soon_threadsafe(cluster.open.set)
         assert answer.result().allowed
         assert answer.result().headers["connection"] == "close"
-    show(served, OTHER_CA)
+    give_certificate(served, OTHER_CA)
     assert served.post().allowed
 
 
 def test_a_handshake_begun_under_the_old_CA_is_rejected(served: Served, client_ca: Path) -> None:
-    show(served)
+    give_certificate(served)
     with served.plain_socket() as begun:
         eventually(lambda: len(served.replica.acceptor) == 1)
         put(client_ca, OTHER_CA.cert_pem.bytes().decode())
@@ -223,7 +223,7 @@ def test_a_handshake_begun_under_the_old_CA_is_rejected(served: Served, client_c
 
 
 def test_connections_outlive_an_equivalent_CA_file(served: Served, client_ca: Path) -> None:
-    show(served)
+    give_certificate(served)
     with closing(served.connection()) as connection:
         assert served.post(over=connection).allowed
         put(client_ca, "# the same\n" + CA.cert_pem.bytes().decode())
@@ -233,7 +233,7 @@ def test_connections_outlive_an_equivalent_CA_file(served: Served, client_ca: Pa
 
 def test_without_a_CA_callers_are_not_authenticated(start: Start) -> None:
     served = start()
-    show(served)
+    give_certificate(served)
     assert served.post().allowed
     eventually(lambda: bool(served.log("decision")))
     assert served.log("decision")[0]["caller"] == "unauthenticated"
@@ -252,7 +252,7 @@ def test_reviews_of_unauthenticated_callers_are_not_recorded(spawn: Spawn, clien
     process = spawn(record=tmp_path / "recorded", client_ca=client_ca, limits=dataclasses.replace(SHORT, finish=20))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         process.post()
-    show(process)
+    give_certificate(process)
     assert process.post().allowed
     process.end()
     assert sum(len(file.read_text().splitlines()) for file in (tmp_path / "recorded").iterdir()) == 1

@@ -237,7 +237,7 @@ def tls_1_1(served: Served) -> None:
         context.wrap_socket(client)
 
 
-def data_broken_off(served: Served) -> None:
+def aborted_data(served: Served) -> None:
     with served.socket() as client:
         client.sendall(HEAD)
         raw = socket.socket(fileno=client.detach())
@@ -251,7 +251,7 @@ def reset(served: Served) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("abuse", [plain_http, truncated_tls, garbage, tls_1_1, data_broken_off, reset])
+@pytest.mark.parametrize("abuse", [plain_http, truncated_tls, garbage, tls_1_1, aborted_data, reset])
 def test_H13_I7_traffic_that_is_not_TLS_affects_no_other_client(start: Start, abuse: Callable[[Served], None]) -> None:
     served = start()
     connection = served.connection()

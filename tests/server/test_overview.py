@@ -48,7 +48,7 @@ def deny(subject: Subject, _: Context) -> Iterable[Violation]:
         yield Violation(id="unwanted", reason="what the object says: hush")
 
 
-def shown(served: Client) -> str:
+def page_text(served: Client) -> str:
     """Return the text of the page."""
     answer = served.ops("/")
     assert answer.status == 200
@@ -62,7 +62,7 @@ def test_the_page_shows_bundle_policies_decisions_pools_and_certificate(start: S
     served.post()
     served.post(path="/mutate")
     served.post(review(operation="UPDATE", name="later"))
-    text = shown(served)
+    text = page_text(served)
     assert "spotgate is ready" in text
     assert f"version {__version__}, bundle test-policy" in text
     assert "test-policy Test deny 1 0 0 0" in text
@@ -81,7 +81,7 @@ def test_the_page_shows_unknown_state_with_reasons(spawn: Spawn, tmp_path: Path)
     put(tmp_path / "policies" / "policy.yaml", "kind: [")
     while served.metric("spotgate_last_reload_success", what="policies"):
         time.sleep(0.05)
-    text = shown(served)
+    text = page_text(served)
     assert "Node pools : The webhook was not told of the cluster. → ask who runs spotgate to start it with" in text
     assert "Reload of policies : changes after" in text
     assert "The oldest kubelet : unknown; spotgate assumes 1.34" in text
@@ -125,7 +125,7 @@ def test_the_page_is_cached_briefly(start: Start, monkeypatch: pytest.MonkeyPatc
 
 def test_a_page_of_a_thousand_pools_is_bounded(start: Start) -> None:
     pool = pool_of("a")
-    text = shown(start(state=Pools(*(replace(pool, name=f"pool-{number:04}") for number in range(1000)))))
+    text = page_text(start(state=Pools(*(replace(pool, name=f"pool-{number:04}") for number in range(1000)))))
     assert "pool-0499" in text
     assert "pool-0500" not in text
     assert "500 more are not shown" in text
@@ -143,7 +143,7 @@ def test_decisions_with_findings_are_kept_longest(start: Start) -> None:
     assert [decision["operation"] for decision in webhook.last] == ["UPDATE"] * OF_ANY_KIND
 
 
-def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+def counts_of(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """Return the values of a metric by label values."""
     return {
         tuple(sample.labels.values()): sample.value
@@ -156,9 +156,9 @@ def counted(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 @pytest.mark.parametrize(("annotation", "result"), [("break-glass", "used"), ("break-glass-refused", "refused")])
 def test_break_glass_is_counted_from_zero(annotation: str, result: str) -> None:
     metrics, request = Metrics(), decode_review(review())
-    assert counted(metrics, "spotgate_break_glass_total") == {("used",): 0, ("refused",): 0}
+    assert counts_of(metrics, "spotgate_break_glass_total") == {("used",): 0, ("refused",): 0}
     metrics.decided(request, Phase.VALIDATE, Decision(audit={annotation: "anna: why"}), 0.001, authenticated=True)
-    assert counted(metrics, "spotgate_break_glass_total")[result,] == 1
+    assert counts_of(metrics, "spotgate_break_glass_total")[result,] == 1
 
 
 def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
@@ -166,7 +166,7 @@ def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
     for number in range(700):
         request = decode_review(review(namespace=f"team-{number}"))
         metrics.decided(request, Phase.VALIDATE, Decision(findings=(FOUND,)), 0.001, authenticated=False)
-    counts = counted(metrics, "spotgate_findings_total")
+    counts = counts_of(metrics, "spotgate_findings_total")
     assert counts["p", "test/unwanted", "team-0", "deny"] == 1
     assert counts["p", "test/unwanted", "other", "deny"] == 200
     assert sum(counts.values()) == 700
@@ -179,5 +179,5 @@ def test_would_be_denials_are_counted_separately() -> None:
     metrics.decided(
         decode_review(review()), Phase.VALIDATE, Decision(findings=(audited, FOUND)), 0.001, authenticated=False
     )
-    assert counted(metrics, "spotgate_would_deny_total") == {("p", "test/unwanted", "team-a"): 1}
+    assert counts_of(metrics, "spotgate_would_deny_total") == {("p", "test/unwanted", "team-a"): 1}
     assert metrics.findings()["p"] == {"audit": 1, "deny": 1, "would deny": 1}

@@ -24,7 +24,7 @@ ELSEWHERE = "127.0.0.2"
 # Turns --------------------------------------------------------------------------------------------------------------
 
 
-async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
+async def service_order(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
     """Return the order of service for peers that each queue a number of requests of some duration at once."""
     order: list[str] = []
 
@@ -40,7 +40,7 @@ async def served(peers: Peers, *queues: tuple[Peer, int, float]) -> list[str]:
 async def test_a_busy_peer_waits_for_a_quiet_one() -> None:
     peers = Peers()
     flood, quiet = peers.at("flood"), peers.at("quiet")
-    order = await served(peers, (flood, 100, 0.03), (quiet, 3, 0.001))
+    order = await service_order(peers, (flood, 100, 0.03), (quiet, 3, 0.001))
     assert order.index("quiet") <= 1
     assert [n for n, address in enumerate(order) if address == "quiet"][-1] <= 4
     assert len(order) == 103
@@ -48,7 +48,7 @@ async def test_a_busy_peer_waits_for_a_quiet_one() -> None:
 
 async def test_equal_peers_take_turns_by_work_done() -> None:
     peers = Peers()
-    order = await served(peers, (peers.at("a"), 30, 0.02), (peers.at("b"), 60, 0.01))
+    order = await service_order(peers, (peers.at("a"), 30, 0.02), (peers.at("b"), 60, 0.01))
     for upto in range(3, 90, 3):
         done = {"a": 0.02 * order[:upto].count("a"), "b": 0.01 * order[:upto].count("b")}
         assert abs(done["a"] - done["b"]) <= 0.021
@@ -57,16 +57,16 @@ async def test_equal_peers_take_turns_by_work_done() -> None:
 async def test_unused_time_is_not_saved() -> None:
     peers = Peers()
     busy, late = peers.at("busy"), peers.at("late")
-    await served(peers, (busy, 50, 1.0))
-    order = await served(peers, (busy, 20, 1.0), (late, 20, 1.0))
+    await service_order(peers, (busy, 50, 1.0))
+    order = await service_order(peers, (busy, 20, 1.0), (late, 20, 1.0))
     assert all(one != other for one, other in pairwise(order[2:])), order
 
 
 async def test_a_new_peer_gets_no_preference_over_a_lone_one() -> None:
     peers = Peers()
     alone = peers.at("alone")
-    await served(peers, (alone, 50, 1.0))
-    order = await served(peers, (alone, 20, 1.0), (peers.at("new"), 20, 1.0))
+    await service_order(peers, (alone, 50, 1.0))
+    order = await service_order(peers, (alone, 20, 1.0), (peers.at("new"), 20, 1.0))
     assert order[:10].count("alone") >= 4
 
 

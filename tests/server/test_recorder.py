@@ -138,8 +138,8 @@ def test_a_full_disk_leaves_no_partial_line_and_is_logged_once(tmp_path: Path, m
     recording.recorder.close()
     lines = [json.loads(line) for file in sorted(recording.folder.iterdir()) for line in file.read_text().splitlines()]
     assert [line["request"]["uid"] for line in lines] == ["before", "after"]
-    said = [json.loads(line) for line in log.getvalue().splitlines()]
-    assert [line["problem"] for line in said if line["event"] == "reviews not recorded"] == ["No space left on device"]
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["problem"] for line in lines if line["event"] == "reviews not recorded"] == ["No space left on device"]
 
 
 def test_recording_continues_after_an_unrecordable_review(tmp_path: Path) -> None:

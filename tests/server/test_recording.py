@@ -133,8 +133,8 @@ def test_values_derived_from_secrets_are_not_recorded(
     def quotes(subject: Subject, context: Context) -> Iterable[Violation]:
         del context
         for text in texts(subject.object):
-            said = f"it is {SHOWN[shown](text)}"
-            yield Violation(id="unwanted", reason=said, detail=said, fix=said, outcome=outcome)
+            reason = f"it is {SHOWN[shown](text)}"
+            yield Violation(id="unwanted", reason=reason, detail=reason, fix=reason, outcome=outcome)
 
     recording.take(review(object={"spec": secret}), quotes)
     (line,) = recording.end()

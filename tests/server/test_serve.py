@@ -59,7 +59,7 @@ def test_an_invalid_address_is_rejected(text: str) -> None:
         Address.parse(text)
 
 
-def refuses(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
+def error_of(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
     """Return the error of a start with these options, which must fail with exit code 2."""
     assert serve(ServeOptions(**{"listen": LOOPBACK, "ops": LOOPBACK, "self_signed": True, **options})) == 2
     errors = capsys.readouterr().err
@@ -70,15 +70,15 @@ def refuses(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> str:
 def test_bad_policies_are_rejected_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(tmp_path)
     (tmp_path / "policy.yaml").write_text((tmp_path / "policy.yaml").read_text().replace("domains", "domain"))
-    assert f"{tmp_path}/policy.yaml:4:" in refuses({"policies": (tmp_path,)}, capsys)
+    assert f"{tmp_path}/policy.yaml:4:" in error_of({"policies": (tmp_path,)}, capsys)
 
 
 def test_I23_an_empty_policy_set_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "holds no policy" in refuses({"policies": (tmp_path,)}, capsys)
+    assert "holds no policy" in error_of({"policies": (tmp_path,)}, capsys)
 
 
 def test_a_missing_certificate_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "pass --tls-cert and --tls-key, --tls-secret, or --self-signed" in refuses({"self_signed": False}, capsys)
+    assert "pass --tls-cert and --tls-key, --tls-secret, or --self-signed" in error_of({"self_signed": False}, capsys)
 
 
 def test_a_key_of_another_certificate_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,21 +86,21 @@ def test_a_key_of_another_certificate_is_rejected(tmp_path: Path, capsys: pytest
     certificate.write_bytes(PAIR.certificate_pem)
     key.write_bytes(self_signed(["localhost"], [], utc_now())[1].key_pem)
     options = {"self_signed": False, "tls_cert": certificate, "tls_key": key}
-    assert "the private key does not belong to the certificate" in refuses(options, capsys)
+    assert "the private key does not belong to the certificate" in error_of(options, capsys)
 
 
 def test_bad_state_is_rejected_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "state.yaml").write_text("kind: [")
     write_policy(tmp_path / "policies")
     options = {"policies": (tmp_path / "policies",), "state": (tmp_path / "state.yaml",)}
-    assert f"{tmp_path}/state.yaml:2:" in refuses(options, capsys)
+    assert f"{tmp_path}/state.yaml:2:" in error_of(options, capsys)
 
 
 def test_an_address_in_use_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_policy(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = Address(*other.getsockname())
-        assert str(address.port) in refuses({"policies": (tmp_path,), "listen": address}, capsys)
+        assert str(address.port) in error_of({"policies": (tmp_path,), "listen": address}, capsys)
 
 
 def test_the_first_lines_name_the_configuration_in_force(spawn: Spawn, tmp_path: Path) -> None:

@@ -124,15 +124,15 @@ def test_a_bad_pair_keeps_the_last_good_one(
     served = start(certificate=certificate)
     mount(volume, "2", pair)
 
-    def times_said() -> int:
+    def times_logged() -> int:
         # A read during the replacement may see the certificate of one pair and the key of the other: another problem.
         return sum(problem in line["problem"] for line in served.log("certificate not loaded"))
 
-    eventually(lambda: times_said() > 0)
+    eventually(lambda: times_logged() > 0)
     assert served.metric("spotgate_last_reload_success", what="certificate") == 0
     assert served_certificate(served) == pem(PAIR)
     assert served.post().allowed
-    assert times_said() == 1
+    assert times_logged() == 1
     assert served.ops("/healthz").status == 200
     assert served.ops("/readyz").status == 200
 
@@ -174,13 +174,13 @@ def test_a_certificate_for_other_names_keeps_the_last_good_pair(start: Start, vo
     served = start(certificate=ServingCertificate(files, names=["localhost"]))
     mount(volume, "2", FOR_OTHERS)
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
-    eventually(lambda: any("is not for localhost" in entry["problem"] for entry in said(served)))
+    eventually(lambda: any("is not for localhost" in entry["problem"] for entry in logged(served)))
     assert served_certificate(served) == pem(PAIR)
     mount(volume, "3", OTHER)
     eventually(lambda: served_certificate(served) == pem(OTHER))
 
 
-def said(served: Served) -> list[dict[str, str]]:
+def logged(served: Served) -> list[dict[str, str]]:
     return served.log("certificate not loaded")
 
 

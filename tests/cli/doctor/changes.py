@@ -77,8 +77,8 @@ def assigned(*costs: str) -> Answer:
 
 
 def counted(metric: str, **labels: str) -> Answer:
-    said = ",".join(f'{key}="{value}"' for key, value in labels.items())
-    return Answer(200, f"{metric}{{{said}}} 3\n")
+    pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return Answer(200, f"{metric}{{{pairs}}} 3\n")
 
 
 def changed(path: str, change: Any) -> Answer:
@@ -290,4 +290,4 @@ WHOLE = {"forbidden": FORBIDDEN, "unreachable": UNREACHABLE, "gone": GONE, "noth
 WHOLE["a secret"] = secret(leaf())
 for name, case in yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text()).items():
     answers = {key: WHOLE[change] if isinstance(change, str) else change for key, change in case["changed"].items()}
-    CASES[name] = (answers, case["said"])
+    CASES[name] = (answers, case["lines"])

@@ -158,8 +158,8 @@ def recorded() -> dict[str, Answer]:
         if matched := _CONFIGURATION.match(key):
             body["webhooks"] = rendered[f"{matched[1]}configurations"]
         elif key.endswith("/proxy/version"):
-            said = leaf.certificate_pem.decode()
-            body |= {"version": __version__, "bundle": bundle.hash, "certificate": said}
+            pem = leaf.certificate_pem.decode()
+            body |= {"version": __version__, "bundle": bundle.hash, "certificate": pem}
         answers[key] = Answer(answer["status"], json.dumps(body), tuple(answer["warnings"]))
     return answers
 

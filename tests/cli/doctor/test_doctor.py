@@ -80,16 +80,16 @@ HEALTHY_SAID = (
 async def test_a_healthy_installation_has_no_problem() -> None:
     diagnoses = await examine(RecordedApi(), NAMESPACE)
     assert [line for line in diagnoses if line.state != "ok" or line.fix] == []
-    said = "\n".join(line.what for line in diagnoses)
-    assert [text for text in HEALTHY_SAID if text not in said] == []
+    report = "\n".join(line.what for line in diagnoses)
+    assert [text for text in HEALTHY_SAID if text not in report] == []
 
 
 @pytest.mark.parametrize("case", CASES)
 async def test_each_problem_is_one_line(case: str) -> None:
-    changed, said = CASES[case]
+    changed, lines = CASES[case]
     problems = await problems_of(RecordedApi(changed))
-    assert problems.keys() == said.keys()
-    for name, pattern in said.items():
+    assert problems.keys() == lines.keys()
+    for name, pattern in lines.items():
         assert [text for text in problems[name] if not re.match(pattern, text)] == []
 
 
@@ -97,7 +97,7 @@ ACCOUNT = "ServiceAccount spotgate"
 
 
 @pytest.mark.parametrize(
-    ("changed", "denied", "said"),
+    ("changed", "denied", "lines"),
     [
         ({}, "list poddisruptionbudgets", {ACCOUNT: "fail: it lacks permissions: list poddisruptionbudgets.policy"}),
         ({}, "patch secrets", {}),
@@ -116,9 +116,9 @@ ACCOUNT = "ServiceAccount spotgate"
         ),
     ],
 )
-async def test_a_missing_permission_is_named(changed: Mapping[str, Any], denied: str, said: Mapping[str, str]) -> None:
+async def test_a_missing_permission_is_named(changed: Mapping[str, Any], denied: str, lines: Mapping[str, str]) -> None:
     problems = await problems_of(RecordedApi(changed, denied))
-    assert problems == {name: [text] for name, text in said.items()}
+    assert problems == {name: [text] for name, text in lines.items()}
 
 
 @pytest.mark.parametrize(

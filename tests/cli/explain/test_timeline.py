@@ -62,7 +62,7 @@ def timeline(
     return timeline_of(where, written or pod, pod, provider=facts, pool=pool, budget=budget or budget_of(facts))
 
 
-def parsed(svg: str) -> ET.Element:
+def parse_svg(svg: str) -> ET.Element:
     return ET.fromstring(svg)  # noqa: S314 - our own
 
 
@@ -70,14 +70,14 @@ def spans(drawn: ReclaimTimeline, lane: int = 0) -> list[tuple[str, int, int]]:
     return [(span.name, span.begin, span.end) for span in drawn.lanes[lane].spans]
 
 
-def happenings(drawn: ReclaimTimeline) -> list[tuple[int, str]]:
+def events_of(drawn: ReclaimTimeline) -> list[tuple[int, str]]:
     return [(event.seconds, event.name) for event in drawn.events]
 
 
 def test_on_cks_a_drain_after_two_minutes_leaves_five() -> None:
     drawn = timeline(pod_of(container(pre_stop=sleep(5)), grace=60))
 
-    assert happenings(drawn) == [
+    assert events_of(drawn) == [
         (0, "notice"),
         (0, "cordon"),
         (120, "drain"),
@@ -132,7 +132,7 @@ def test_the_timeline_is_cut_at_the_end_of_the_window() -> None:
 
 def test_on_gke_ordinary_pods_stop_before_the_node_does() -> None:
     drawn = timeline(pod_of(grace=10), provider="gke")
-    assert happenings(drawn)[-3:] == [(10, "SIGKILL"), (15, "time up"), (30, "removal")]
+    assert events_of(drawn)[-3:] == [(10, "SIGKILL"), (15, "time up"), (30, "removal")]
     assert spans(drawn) == [("shutdown", 0, 10), ("margin", 10, 15)]
 
 
@@ -183,7 +183,7 @@ SHELL = ["sh", "-c"]
 
 
 @pytest.mark.parametrize(
-    ("command", "said", "shown"),
+    ("command", "text", "shown"),
     [
         ([*SHELL, "sleep 10"], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
         ([*SHELL, " sleep 10; "], "sleeps 10 s: main", [("preStop", 120, 130), ("shutdown", 130, 180)]),
@@ -205,28 +205,28 @@ SHELL = ["sh", "-c"]
     ],
 )
 def test_a_sleep_is_a_hooks_duration_only_if_it_only_sleeps(
-    command: list[str], said: str, shown: list[tuple[str, int, int]]
+    command: list[str], text: str, shown: list[tuple[str, int, int]]
 ) -> None:
     drawn = timeline(pod_of(container(pre_stop={"exec": {"command": command}}), grace=60))
-    assert next(event.text for event in drawn.events if event.name == "preStop") == said
+    assert next(event.text for event in drawn.events if event.name == "preStop") == text
     assert spans(drawn)[1:-1] == shown
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [("true", "it skips the Pod"), ("30m", "it skips the Pod for its first 30m"), ("yes", None), ("0s", None)],
 )
-def test_a_pod_that_the_drain_skips_stops_with_the_node(value: str, said: str | None) -> None:
+def test_a_pod_that_the_drain_skips_stops_with_the_node(value: str, text: str | None) -> None:
     pod = pod_of(container(pre_stop=sleep(5)), grace=60)
     pod.metadata.annotations = {"karpenter.sh/do-not-disrupt": value}
     limited = pool_of("p", CapacityType.UNKNOWN, provider="karpenter", grace_seconds=60, safety_margin_seconds=0)
 
     drawn = timeline(pod, provider="karpenter")
     assert [event.text for event in drawn.events if event.name == "drain"] == [
-        said or "the grace period of 60 s begins"
+        text or "the grace period of 60 s begins"
     ]
-    assert drawn.loses is bool(said)
-    if said:
+    assert drawn.loses is bool(text)
+    if text:
         assert spans(drawn) == [("running", 0, 120)]
         assert "SIGTERM" not in {event.name for event in drawn.events}
         assert drawn.verdict.startswith("ends with the node, without SIGTERM: `karpenter.sh/do-not-disrupt`")
@@ -258,7 +258,7 @@ def test_a_grace_period_of_a_day_is_cut_off() -> None:
     text = plain(timeline_lines(drawn)).splitlines()
     assert text[2].endswith("X» 1440:00")
     assert next(line for line in text if "cut off" in line).endswith("» goes on until")
-    picture = parsed(svg.render([("web", drawn)]))
+    picture = parse_svg(svg.render([("web", drawn)]))
     assert [element.get("class") for element in picture.iter(f"{SVG}polygon")] == ["bg cut"]
     assert "lost 86385 s, up to 1440:00" in {element.text for element in picture.iter(f"{SVG}text")}
 
@@ -296,14 +296,14 @@ def test_spans_have_no_gaps_and_drawings_stay_in_bounds(
         assert all(span.seconds > 0 for span in lane.spans)
     assert [event.seconds for event in drawn.events] == sorted(event.seconds for event in drawn.events)
     assert drawn.events[-1].name == "removal"
-    for element in parsed(svg.render([("web", drawn)])).iter(f"{SVG}rect"):
+    for element in parse_svg(svg.render([("web", drawn)])).iter(f"{SVG}rect"):
         begin, width = float(element.get("x", "0")), float(element.get("width", "0"))
         assert 0 <= begin <= begin + width <= WIDTH
     assert max(map(len, plain(timeline_lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 
 def test_the_svg_is_to_scale() -> None:
-    root = parsed(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
+    root = parse_svg(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
 
     widths = {
         bar.get("class"): float(bar.get("width", "0"))
@@ -320,7 +320,7 @@ def test_the_svg_is_self_contained_and_escapes_names() -> None:
     text = svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
 
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
-    assert not [element for element in parsed(text).iter() if element.tag in {f"{SVG}script", f"{SVG}image"}]
+    assert not [element for element in parse_svg(text).iter() if element.tag in {f"{SVG}script", f"{SVG}image"}]
     assert "\x1b" not in text
     assert "prefers-color-scheme: dark" in text
 

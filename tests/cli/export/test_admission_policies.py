@@ -29,7 +29,7 @@ JSON = dict[str, Any]
 
 
 @cache
-def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
+def compile_bool(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
     """Compile a Boolean expression that reads these variables."""
     texts = {name: Text(value) for name, value in variables}
     read = set(Text(text).variables)
@@ -39,10 +39,10 @@ def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
     return language().compile(Text(text).text, bool, bound)
 
 
-def evaluated(text: str, variables: Mapping[str, str], value: JSON, old: JSON | None = None) -> bool:
+def evaluate(text: str, variables: Mapping[str, str], value: JSON, old: JSON | None = None) -> bool:
     """Evaluate a Boolean expression. Raises EvaluationError."""
     shown = {"object": value, "oldObject": old, "request": {"operation": "CREATE"}}
-    result = compiled(text, tuple(variables.items())).evaluate(language().values(shown))
+    result = compile_bool(text, tuple(variables.items())).evaluate(language().values(shown))
     assert isinstance(result, bool)
     return result
 
@@ -56,12 +56,12 @@ GLOBS = st.text("ab-[]!*?.^\\", min_size=1, max_size=6).filter(
 
 @given(st.lists(GLOBS, min_size=1, max_size=3), st.text("ab-[]!.^\\\n", max_size=6))
 def test_a_glob_matches_the_same_names_in_cel(globs: list[str], text: str) -> None:
-    assert evaluated(any_glob_matches(quoted(text), globs), {}, {}) == Globs(globs).match(text)
+    assert evaluate(any_glob_matches(quoted(text), globs), {}, {}) == Globs(globs).match(text)
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_a_string_round_trips(text: str) -> None:
-    assert evaluated(f"object.text == {quoted(text)}", {}, {"text": text})
+    assert evaluate(f"object.text == {quoted(text)}", {}, {"text": text})
 
 
 JSON_VALUES = st.recursive(
@@ -73,7 +73,7 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_a_literal_evaluates_to_its_value(value: Any) -> None:
-    assert evaluated(f"object.value == dyn({literal(value)})", {}, {"value": value})
+    assert evaluate(f"object.value == dyn({literal(value)})", {}, {"value": value})
 
 
 REQUIREMENTS = st.one_of(
@@ -97,7 +97,7 @@ def test_a_selector_selects_the_same(equal: JSON, requirements: list[JSON], labe
     spec = LabelSelectorSpec.model_validate({"matchLabels": equal, "matchExpressions": requirements})
     selector = compile_selector(spec)
     expected = selector is None or selector.matches(labels)
-    assert evaluated(selects(spec, "object.labels"), {}, {"labels": labels}) == expected
+    assert evaluate(selects(spec, "object.labels"), {}, {"labels": labels}) == expected
 
 
 @given(
@@ -112,4 +112,4 @@ def test_a_path_reads_the_map_that_spotgate_reads(path: str, value: Any) -> None
     fields = Fields()
     selected = next((node.value for node in TemplatePath(path).find({"a": value})), {})
     text = f"{fields.map(path.split('.'))} == object.found"
-    assert evaluated(text, fields.variables, {"a": value, "found": selected})
+    assert evaluate(text, fields.variables, {"a": value, "found": selected})

@@ -80,18 +80,18 @@ def request_of(body: bytes) -> JSON:
 NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-large"}
 
 
-def speaks(body: bytes, phase: Phase, view: ClusterView) -> bool:
+def decides(body: bytes, phase: Phase, view: ClusterView) -> bool:
     """Return whether `decide` finds or changes anything."""
     decision = decided(body, phase, view)
-    said = [finding for finding in decision.findings if finding.id not in NOT_JUDGED]
-    return bool(said or decision.patch)
+    findings = [finding for finding in decision.findings if finding.id not in NOT_JUDGED]
+    return bool(findings or decision.patch)
 
 
-def assert_asked(body: bytes, view: ClusterView, namespace_labels: JSON) -> None:
+def assert_sent(body: bytes, view: ClusterView, namespace_labels: JSON) -> None:
     request = request_of(body)
     names = called(request, namespace_labels)
     for phase in Phase:
-        if speaks(body, phase, view):
+        if decides(body, phase, view):
             assert [name for name in names if WEBHOOKS[name]["clientConfig"]["service"]["path"] == f"/{phase}"], request
 
 
@@ -101,13 +101,13 @@ views = strategies.node_pools()
 
 @given(pods(), views, namespaces)
 def test_every_pod_with_a_decision_is_sent(pod: JSON, pools: list[JSON], labels: JSON) -> None:
-    assert_asked(review(defaulted(pod)), cluster(pools, labels), labels)
+    assert_sent(review(defaulted(pod)), cluster(pools, labels), labels)
 
 
 @given(pods(), pods(), views, namespaces)
 def test_every_pod_update_with_a_decision_is_sent(pod: JSON, other: JSON, pools: list[JSON], labels: JSON) -> None:
     old = {**pod, "metadata": pod["metadata"] | {"labels": other["metadata"]["labels"]}}
-    assert_asked(review(pod, operation="UPDATE", old=old), cluster(pools, labels), labels)
+    assert_sent(review(pod, operation="UPDATE", old=old), cluster(pools, labels), labels)
 
 
 @given(st.sampled_from(PATHS), pods(), some, some, views, namespaces, st.integers(0, 4))
@@ -120,9 +120,9 @@ def test_every_workload_with_a_decision_is_sent(
     if "spec" in thing:
         thing["spec"]["replicas"] = count
     view = cluster(pools, namespace)
-    assert_asked(review(thing, resource, kind="Deployment"), view, namespace)
+    assert_sent(review(thing, resource, kind="Deployment"), view, namespace)
     for old in (embedded(path, {}), {**thing, "metadata": {"name": "x"}}, _with_replicas(thing, 4)):
-        assert_asked(review(thing, resource, kind="Deployment", operation="UPDATE", old=old), view, namespace)
+        assert_sent(review(thing, resource, kind="Deployment", operation="UPDATE", old=old), view, namespace)
 
 
 def _with_replicas(thing: JSON, count: int) -> JSON:
@@ -159,7 +159,7 @@ pool = strategies.node_pool_named("p0")
 def test_every_pool_change_with_a_decision_is_sent(*, new: JSON, old: JSON, pools: list[JSON], alike: bool) -> None:
     if alike:
         old = copy.deepcopy(new) | {"spec": new["spec"] | {"targetNodes": old["spec"]["targetNodes"]}}
-    assert_asked(review(new, CKS_POOLS, operation="UPDATE", old=old), cluster([old, *pools[1:]], {}), {})
+    assert_sent(review(new, CKS_POOLS, operation="UPDATE", old=old), cluster([old, *pools[1:]], {}), {})
 
 
 # Requests that are not sent
@@ -177,7 +177,7 @@ DAEMON = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [
 OF_DAEMON_SET = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [DAEMON]}}}
 
 
-def asked(value: Any, resource: str = "pods", **more: Any) -> list[str]:
+def sent_to(value: Any, resource: str = "pods", **more: Any) -> list[str]:
     return called(request_of(review(value, resource, **more)))
 
 
@@ -192,8 +192,8 @@ def asked(value: Any, resource: str = "pods", **more: Any) -> list[str]:
     ],
 )
 def test_requests_that_concern_no_policy_are_not_sent(value: JSON, resource: str, more: JSON) -> None:
-    assert asked(value, resource, **more) == []
-    assert asked(value, resource, operation="UPDATE", old=value) == []
+    assert sent_to(value, resource, **more) == []
+    assert sent_to(value, resource, operation="UPDATE", old=value) == []
 
 
 SPOT: JSON = {
@@ -208,12 +208,12 @@ SPOT: JSON = {
 )
 def test_an_update_of_a_spot_workload_is_sent_if_the_verdict_may_change(change: JSON, *, expected: bool) -> None:
     new = {**SPOT, "spec": {**SPOT["spec"], **change}}
-    assert bool(asked(new, "apps/deployments", operation="UPDATE", old=SPOT)) is expected
+    assert bool(sent_to(new, "apps/deployments", operation="UPDATE", old=SPOT)) is expected
 
 
 def test_a_revision_written_by_a_controller_is_not_sent() -> None:
     new = {**SPOT, "metadata": {"name": "x", "annotations": {"deployment.kubernetes.io/revision": "2"}}}
-    assert asked(new, "apps/deployments", operation="UPDATE", old=SPOT) == []
+    assert sent_to(new, "apps/deployments", operation="UPDATE", old=SPOT) == []
 
 
 # Node pools
@@ -250,7 +250,7 @@ GUARDED, OPEN = "node-pools", "node-pool-updates"
 def test_a_pool_update_is_guarded_unless_the_pool_only_grows(
     resource: str, old: JSON, new: JSON, expected: list[str]
 ) -> None:
-    assert asked(manifest_of(new), resource, operation="UPDATE", old=manifest_of(old)) == expected
+    assert sent_to(manifest_of(new), resource, operation="UPDATE", old=manifest_of(old)) == expected
 
 
 BREAK_GLASS = {"spotgate.dev/break-glass": "drill"}
@@ -277,16 +277,16 @@ READ = {"cnrm.cloud.google.com/remove-default-node-pool": "true"}
 def test_only_the_pool_metadata_that_is_read_is_guarded(old: JSON, new: JSON, expected: list[str]) -> None:
     for resource in (CKS_POOLS, "karpenter.sh/nodepools", "container.cnrm.cloud.google.com/containerclusters"):
         values = [{**manifest_of({"targetNodes": 1}, **edit), "status": {"n": n}} for n, edit in enumerate((new, old))]
-        assert asked(values[0], resource, operation="UPDATE", old=values[1]) == expected
+        assert sent_to(values[0], resource, operation="UPDATE", old=values[1]) == expected
 
 
 def test_pool_creation_and_deletion_are_guarded_except_from_cleanup() -> None:
     gone = manifest_of({"targetNodes": 1})
-    assert asked(gone, CKS_POOLS) == [GUARDED]
-    assert asked(None, CKS_POOLS, operation="DELETE", old=gone) == [GUARDED]
+    assert sent_to(gone, CKS_POOLS) == [GUARDED]
+    assert sent_to(None, CKS_POOLS, operation="DELETE", old=gone) == [GUARDED]
     for name in ("namespace-controller", "generic-garbage-collector"):
         user = f"system:serviceaccount:kube-system:{name}"
-        assert asked(None, CKS_POOLS, operation="DELETE", old=gone, user=user) == []
+        assert sent_to(None, CKS_POOLS, operation="DELETE", old=gone, user=user) == []
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_pool_creation_and_deletion_are_guarded_except_from_cleanup() -> None:
 )
 def test_scaling_down_is_guarded(old: int | None, new: int | None, expected: list[str]) -> None:
     scales = [{"metadata": {"name": "x"}, "spec": {} if n is None else {"replicas": n}} for n in (new, old)]
-    assert asked(scales[0], CKS_POOLS, operation="UPDATE", old=scales[1], subresource="scale") == expected
+    assert sent_to(scales[0], CKS_POOLS, operation="UPDATE", old=scales[1], subresource="scale") == expected
 
 
 # Excluded fields of node pools

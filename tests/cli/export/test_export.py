@@ -57,9 +57,9 @@ def test_an_omission_is_one_line_even_if_its_source_is_multiline(exported: Calla
     provider = shipped.replace("labels: spec.nodeLabels", 'labels: "merge(spec.nodeLabels,\\nspec.more)"')
     rules = "[{apiGroups: [compute.coreweave.com], resources: [nodepools], operations: [CREATE]}]"
     spec = f"{{domains: [example.com], match: {{resourceRules: {rules}}}}}"
-    specs, said = exported(f"{provider}\n---\n", document("ReservedLabels", "labels", spec))
+    specs, report = exported(f"{provider}\n---\n", document("ReservedLabels", "labels", spec))
     assert list(specs) == ["labels.nodepools.compute.coreweave.com"]
-    assert "give their nodes: merge(spec.nodeLabels, spec.more) is no plain field\n" in said
+    assert "give their nodes: merge(spec.nodeLabels, spec.more) is no plain field\n" in report
 
 
 def test_every_policy_has_a_binding_and_a_unique_name(run: Run) -> None:
@@ -75,8 +75,8 @@ def test_every_policy_has_a_binding_and_a_unique_name(run: Run) -> None:
 
 def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Run) -> None:
     done = run("export", "vap")
-    said = re.findall(r"^.*/policies/[\w-]+\.yaml:\d+:\d+: (.*)$", done.err, re.MULTILINE)
-    assert len(said) == len(done.err.splitlines())
+    lines = re.findall(r"^.*/policies/[\w-]+\.yaml:\d+:\d+: (.*)$", done.err, re.MULTILINE)
+    assert len(lines) == len(done.err.splitlines())
     assert {
         "eviction-strategy: not exported: it asks who owns a Pod, and where it can land",
         "graceful-termination: not exported: it changes Pods",
@@ -84,14 +84,14 @@ def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Ru
         "reserved-labels: keys of spotgate.dev that have no effect are not looked for: they are only ever warned of",
         "reserved-namespaces: names of namespaces in cw-* are admitted: Kubernetes doesn't know the cluster's provider",
         "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
-    } <= set(said)
+    } <= set(lines)
     exported = {name.partition(".")[0] for name in policies(done.out)}
     assert exported == {"reserved-labels", "reserved-namespaces"}
     assert {policy.name for policy in BUNDLE.policies} == exported | {
-        matched[1] for line in said if (matched := re.search(r"([\w-]+): not exported", line))
+        matched[1] for line in lines if (matched := re.search(r"([\w-]+): not exported", line))
     }
     head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
-    assert [": ".join(filter(None, (field, text))) for text, field in head] == said
+    assert [": ".join(filter(None, (field, text))) for text, field in head] == lines
     assert "eksctl.io" not in done.out  # its groups are in files, not in an API server
 
 
@@ -128,7 +128,7 @@ RIGHT = "object.spec.containers.size() < 9"
 
 
 @pytest.mark.parametrize(
-    ("expression", "names", "said"),
+    ("expression", "names", "omission"),
     [
         (RIGHT, {"a.objects", "a.templates"}, "pod templates of rayclusters"),
         ("pools.size() > 0", set(), "validations[0]: a: not exported: it asks for the cluster's node pools"),
@@ -144,11 +144,11 @@ RIGHT = "object.spec.containers.size() < 9"
     ],
 )
 def test_a_validation_is_exported_unless_it_needs_a_lookup(
-    expression: str, names: set[str], said: str, exported: Callable[..., tuple[dict[str, JSON], str]]
+    expression: str, names: set[str], omission: str, exported: Callable[..., tuple[dict[str, JSON], str]]
 ) -> None:
     specs, left_out = exported(document("Validation", "a", VALIDATION.format(expression)))
     assert {".".join(name.split(".")[:2]) for name in specs} == names
-    assert said in left_out
+    assert omission in left_out
     assert all("spot" not in {item["name"] for item in spec["variables"]} for spec in specs.values())
 
 
@@ -192,10 +192,10 @@ def scalers(name: str, versions: str, more: str = "") -> str:
 def test_versions_that_other_policies_may_see_are_not_converted(
     exported: Callable[..., tuple[dict[str, JSON], str]],
 ) -> None:
-    specs, said = exported(scalers("a", "apiVersions: [v1],"), scalers("all", ""))
+    specs, report = exported(scalers("a", "apiVersions: [v1],"), scalers("all", ""))
     assert specs["a.objects"]["matchConstraints"]["matchPolicy"] == "Exact"
     assert specs["all.objects"]["matchConstraints"]["matchPolicy"] == "Equivalent"
-    assert "a: requests in other `apiVersions` are not converted, and admitted" in said
+    assert "a: requests in other `apiVersions` are not converted, and admitted" in report
 
 
 def test_exclusions_apply_to_all_versions(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
@@ -238,13 +238,13 @@ def test_expired_exemptions_are_dropped_and_expiring_ones_reported(
         exempt: [{users: [old], reason: r, expires: 2020-01-01}, {users: [new], reason: r, expires: 2999-01-01}]"""
     own = document("ReservedLabels", "a", ROLES.format("deny", f"domains: [a.example], {exempt.strip()}"))
     spec = "{policies: [a], groups: [team], reason: r, expires: 2999-02-01}"
-    specs, said = exported(own, document("Exemption", "theirs", spec))
+    specs, report = exported(own, document("Exemption", "theirs", spec))
     assert {name: text for name, text in conditions(specs["a.pods"]).items() if name.startswith("exempt")} == {
         "exempt-1": "!(request.userInfo.username in ['new'])",
         "exempt-2": "!(request.userInfo.?groups.orValue([]).exists(group, group in ['team']))",
     }
-    assert "a: the exemption holds after 2999-01-01, too, until you export again: Kubernetes has no clock" in said
-    assert "spec.expires: a: the exemption holds after 2999-02-01, too" in said
+    assert "a: the exemption holds after 2999-01-01, too, until you export again: Kubernetes has no clock" in report
+    assert "spec.expires: a: the exemption holds after 2999-02-01, too" in report
 
 
 def test_service_account_and_label_exemptions_are_exported(
@@ -278,6 +278,6 @@ def test_service_account_and_label_exemptions_are_exported(
 def test_a_list_of_templates_is_left_out(exported: Callable[..., tuple[dict[str, JSON], str]]) -> None:
     workloads = "{workloads: [{group: a.example, kind: Tree, resource: trees, templates: ['spec.a[*].template']}]}"
     labels = document("ReservedLabels", "a", ROLES.format("deny", "domains: [a.example]"))
-    specs, said = exported(labels, document("WorkloadTemplates", "trees", workloads))
+    specs, report = exported(labels, document("WorkloadTemplates", "trees", workloads))
     assert "a.templates.trees.a.example" not in specs
-    assert "a: labels in lists or maps, such as those of a RayCluster's worker groups, are left out" in said
+    assert "a: labels in lists or maps, such as those of a RayCluster's worker groups, are left out" in report

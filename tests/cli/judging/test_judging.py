@@ -194,7 +194,7 @@ GPU_SPOT, CPU_SPOT = POOLS
 URGENT: Final = {"metadata": {"name": "gpu", "annotations": {"spotgate.dev/break-glass": "fire"}}}
 
 
-def deleted(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
+def delete_all(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
     """Return the outcomes of deleting these one after another."""
     return [[str(finding.outcome) for finding in judge.judge(manifest(value)).findings] for value in values]
 
@@ -212,13 +212,13 @@ def deleted(judge: Judge, *values: dict[str, Any]) -> list[list[str]]:
 def test_deletions_of_one_run_count_for_later_ones(
     bundle: Bundle, order: list[dict[str, Any]], outcomes: list[list[str]]
 ) -> None:
-    assert deleted(judge_of(bundle, [*POOLS, FALLBACK], "DELETE"), *order) == outcomes
+    assert delete_all(judge_of(bundle, [*POOLS, FALLBACK], "DELETE"), *order) == outcomes
 
 
 def test_a_fallback_whose_deletion_is_denied_still_counts(bundle: Bundle) -> None:
     second = {**FALLBACK, "metadata": {"name": "gpu-2"}}
     judge = judge_of(bundle, [GPU_SPOT, FALLBACK, second], "DELETE")
-    assert deleted(judge, FALLBACK, second, FALLBACK) == [[], ["deny"], []]
+    assert delete_all(judge, FALLBACK, second, FALLBACK) == [[], ["deny"], []]
 
 
 @pytest.mark.parametrize(
@@ -230,14 +230,14 @@ def test_break_glass_for_a_deletion_is_read_from_the_live_object(
     bundle: Bundle, written: dict[str, Any], there: dict[str, Any], outcome: str
 ) -> None:
     judge = judge_of(bundle, [GPU_SPOT, FALLBACK | there], "DELETE", groups=("system:masters",))
-    assert deleted(judge, FALLBACK | written) == [[outcome]]
+    assert delete_all(judge, FALLBACK | written) == [[outcome]]
 
 
 def test_break_glass_for_a_deletion_falls_back_to_the_file(
     bundle: Bundle,
 ) -> None:
     judge = judge_of(bundle, [GPU_SPOT], "DELETE", groups=("system:masters",))
-    assert deleted(judge, FALLBACK | URGENT) == [["warn"]]
+    assert delete_all(judge, FALLBACK | URGENT) == [["warn"]]
 
 
 # Pod templates in objects of unknown kinds
@@ -246,7 +246,7 @@ POD: Final = {"containers": [{"name": "main", "image": "example.com/app"}]}
 SPOT: Final = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec": POD}
 
 
-def noted(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
+def template_notes(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tuple[str, str]]:
     value = {"apiVersion": "example.com/v1", "kind": "Simulation", "metadata": {"name": "x"}, "spec": spec, **more}
     findings = judgement_of(bundle, value).findings
     return [
@@ -285,12 +285,12 @@ CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
 def test_a_pod_template_in_an_object_of_an_unknown_kind_is_noted(
     spec: dict[str, Any], expected: list[tuple[str, str]], bundle: Bundle
 ) -> None:
-    assert noted(bundle, spec) == expected
+    assert template_notes(bundle, spec) == expected
 
 
 def test_a_pod_template_in_an_object_of_a_known_kind_is_not_noted(bundle: Bundle) -> None:
-    assert noted(bundle, {"template": SPOT}, apiVersion="apps/v1", kind="Deployment") == []
-    assert noted(bundle, {"cases": [SPOT]}, apiVersion="spotgate.dev/v1", kind="PolicyTest") == []
+    assert template_notes(bundle, {"template": SPOT}, apiVersion="apps/v1", kind="Deployment") == []
+    assert template_notes(bundle, {"cases": [SPOT]}, apiVersion="spotgate.dev/v1", kind="PolicyTest") == []
 
 
 def test_the_search_for_pod_templates_is_bounded_by_aliases(bundle: Bundle) -> None:

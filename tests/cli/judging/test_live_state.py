@@ -79,7 +79,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
         thread.join()
 
 
-def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
+def error_of(run: Run, write: Write, text: str | None, *arguments: str) -> str:
     """Return the standard error of a run that judges nothing."""
     write("pod.yaml", POD)
     if text is not None:
@@ -126,10 +126,10 @@ def judged(run: Run, write: Write, text: str | None, *arguments: str) -> str:
     ],
 )
 def test_an_unusable_kubeconfig_is_named(run: Run, write: Write, text: str | None, why: str) -> None:
-    said = judged(run, write, text)
-    assert said.startswith("spotgate check: kubeconfig: can't be used to reach an API server: ")
-    assert why in said
-    assert said.count("\n") == 1
+    error = error_of(run, write, text)
+    assert error.startswith("spotgate check: kubeconfig: can't be used to reach an API server: ")
+    assert why in error
+    assert error.count("\n") == 1
 
 
 def test_kubeconfigs_are_merged_and_the_first_current_context_wins(
@@ -145,15 +145,15 @@ def test_kubeconfigs_are_merged_and_the_first_current_context_wins(
 
 
 def test_a_missing_context_is_named(run: Run, write: Write) -> None:
-    said = judged(run, write, kubeconfig("https://127.0.0.1:1"), "--context=staging")
-    assert "Expected object with name staging in kubeconfig/contexts list" in said
+    error = error_of(run, write, kubeconfig("https://127.0.0.1:1"), "--context=staging")
+    assert "Expected object with name staging in kubeconfig/contexts list" in error
 
 
 def test_an_unreachable_api_server_is_named(run: Run, write: Write, closed_port: int) -> None:
     url = f"https://127.0.0.1:{closed_port}"
-    said = judged(run, write, kubeconfig(url))
-    assert said.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
-    assert said.endswith("; check --kubeconfig and --context, and whether this machine can reach it\n")
+    error = error_of(run, write, kubeconfig(url))
+    assert error.startswith(f"spotgate check: the cluster at {url} can't be read: Cannot connect to host")
+    assert error.endswith("; check --kubeconfig and --context, and whether this machine can reach it\n")
     done = run("certs", "show", "--kubeconfig=kubeconfig")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"spotgate certs: the cluster at {url} can't be read: Cannot connect to host")
@@ -163,8 +163,8 @@ def test_an_api_server_that_never_answers_times_out(
     run: Run, write: Write, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_state, "_ANSWER", 0.2)
-    said = judged(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
-    assert "can't be read: the API server didn't answer in time; check --kubeconfig" in said
+    error = error_of(run, write, kubeconfig(f"http://127.0.0.1:{silent_port}"))
+    assert "can't be read: the API server didn't answer in time; check --kubeconfig" in error
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_an_api_server_that_never_answers_times_out(
     ids=["refusing the credentials", "a login page", "something else"],
 )
 def test_a_server_that_is_not_an_api_server_is_named(run: Run, write: Write, answering: str, why: str) -> None:
-    said = judged(run, write, kubeconfig(answering))
-    assert said.startswith(f"spotgate check: the cluster at {answering} can't be read: {why}")
+    error = error_of(run, write, kubeconfig(answering))
+    assert error.startswith(f"spotgate check: the cluster at {answering} can't be read: {why}")
 
 
 @pytest.mark.parametrize("answering", [(503, b"come back later")], indirect=True)

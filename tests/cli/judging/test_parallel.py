@@ -67,7 +67,7 @@ class Run(NamedTuple):
     lines: list[str]
 
 
-def judged(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
+def execute(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "PROCESSES": processes, "DO": do, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(PROGRAM), *arguments]
     return subprocess.run(command, check=False, capture_output=True, input=stdin, env=environment, timeout=120)
@@ -75,7 +75,7 @@ def judged(*arguments: str, processes: str, stdin: bytes = b"", do: str = "") ->
 
 def runs(*arguments: str, processes: str, stdin: bytes = b"") -> list[Run]:
     """Return the processes and findings of each run."""
-    done = judged(*arguments, processes=processes, stdin=stdin)
+    done = execute(*arguments, processes=processes, stdin=stdin)
     assert (done.returncode, done.stderr) == (0, b"")
     return [Run(**json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -117,7 +117,7 @@ def test_deletions_are_ordered_so_one_process_judges_them(write: Write) -> None:
 def test_a_process_that_dies_is_an_error(write: Write) -> None:
     write("in/0.yaml", MANY)
     write("in/1.yaml", MANY)
-    done = judged("in", processes="3", do="die")
+    done = execute("in", processes="3", do="die")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"error: a process that judged some of the files ended early")
 

@@ -58,7 +58,7 @@ def changed(report: ObjectReport) -> ObjectReport:
     return replace(report, patch=PATCH, additions=tuple(map(addition_of, PATCH)))
 
 
-def shown(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def rendered(report: Report, capsys: pytest.CaptureFixture[str]) -> list[str]:
     output_table.show(report)
     return capsys.readouterr().out.splitlines()
 
@@ -131,7 +131,7 @@ def test_totals_name_each_outcome(capsys: pytest.CaptureFixture[str]) -> None:
         Result(**{**{name: getattr(FINDING, name) for name in FINDING.__struct_fields__}, "outcome": outcome})
         for outcome in ("warn", "deny", "audit", "indeterminate", "warn")
     ]
-    last = shown(Report(objects=[judged(*results)]), capsys)[-1]
+    last = rendered(Report(objects=[judged(*results)]), capsys)[-1]
     assert last == "1 object: 1 deny, 2 warn, 1 indeterminate, 1 audit"
 
 
@@ -161,7 +161,7 @@ def test_manifest_cannot_give_commands_to_the_runner(run: Run, write: Write, pol
     assert not any(line.lstrip().startswith("::") for line in out.split("\n"))
 
 
-def on_a_terminal(arguments: list[str], **environment: str) -> str:
+def run_in_terminal(arguments: list[str], **environment: str) -> str:
     """Return the program's output on a terminal 40 columns wide."""
     master, slave = os.openpty()
     inherited = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR"}}
@@ -190,7 +190,7 @@ def test_a_terminal_gets_colors_and_the_same_text(run: Run, write: Write, polici
     write("all.yaml", f"{POD}---\n{SPOT_POOL}---\n{SPOT_POD}")
     arguments = ["check", "all.yaml", "--policies", str(policies)]
     plain = run(*arguments).out
-    coloured = on_a_terminal(arguments)
+    coloured = run_in_terminal(arguments)
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
-    assert on_a_terminal(arguments, NO_COLOR="1") == plain
+    assert run_in_terminal(arguments, NO_COLOR="1") == plain

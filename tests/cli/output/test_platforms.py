@@ -24,7 +24,7 @@ def repository(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("work/repo/apps/deploy/bad.yaml", "apiVersion: v1\nkind: Pod\na: [")
 
 
-def shown(run: Run, policies: Path, output: str, path: str | Path) -> Any:
+def run_check(run: Run, policies: Path, output: str, path: str | Path) -> Any:
     return run("check", "--policies", policies, "-o", output, path)
 
 
@@ -33,7 +33,7 @@ def test_a_report_is_independent_of_the_working_directory_and_path_spelling(
     run: Run, policies: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     def report(path: str | Path) -> str:
-        out: str = shown(run, policies, output, path).out
+        out: str = run_check(run, policies, output, path).out
         return out
 
     whole = Path("work/repo/apps/deploy").absolute()

@@ -33,12 +33,12 @@ def indented(text: str, by: int) -> str:
     return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
 
 
-def written(value: object, indent: int | str | None = None) -> str:
+def to_json(value: object, indent: int | str | None = None) -> str:
     """Return JSON with the mark outside the quotes, as in a position."""
     return json.dumps(value, indent=indent, ensure_ascii=False).replace(f'"{HERE}', f'{HERE}"')
 
 
-def listed(*pods: str) -> str:
+def list_of(*pods: str) -> str:
     return "apiVersion: v1\nkind: List\nitems:\n" + "".join("- " + indented(pod, 2)[2:] for pod in pods)
 
 
@@ -59,27 +59,27 @@ STYLES = {
     "flow": FLOW,
     "flow on several lines": FLOW.replace("labels: {", "labels: {\n  x: z,\n    "),
     "flow in block": BLOCK.replace("labels:\n    «example.com/team: a", "labels: {x: 'é𝒳', «example.com/team: a}"),
-    "JSON": written(JSON),
-    "JSON on several lines": written(JSON, 4),
-    "JSON with tabs": written(JSON, "\t"),
-    "JSON, one after another": written({**JSON, "metadata": {"name": "x"}}) + " " + written(JSON),
-    "JSON in YAML": f"# YAML\n{written(JSON, 2)}\n---\n{CLEAN}",
-    "JSON with escapes": written(JSON).replace("example.com", "example\\u002ecom").replace("é𝒳", "\\ud83d\\ude00"),
-    "List": listed(CLEAN, BLOCK),
+    "JSON": to_json(JSON),
+    "JSON on several lines": to_json(JSON, 4),
+    "JSON with tabs": to_json(JSON, "\t"),
+    "JSON, one after another": to_json({**JSON, "metadata": {"name": "x"}}) + " " + to_json(JSON),
+    "JSON in YAML": f"# YAML\n{to_json(JSON, 2)}\n---\n{CLEAN}",
+    "JSON with escapes": to_json(JSON).replace("example.com", "example\\u002ecom").replace("é𝒳", "\\ud83d\\ude00"),
+    "List": list_of(CLEAN, BLOCK),
     "List, flow": f"{{apiVersion: v1, kind: List, items: [{FLOW.replace(f'{HERE}example.com/', '').rstrip()}, {FLOW.rstrip()}]}}\n",
-    "List, JSON": written({"apiVersion": "v1", "kind": "List", "items": [{**JSON, "metadata": {"name": "a"}}, JSON]}, 2),
-    "List of one kind": listed(CLEAN, BLOCK.removeprefix("apiVersion: v1\nkind: Pod\n")).replace("List", "PodList"),
-    "List in a List": listed(CLEAN, listed(BLOCK)),
+    "List, JSON": to_json({"apiVersion": "v1", "kind": "List", "items": [{**JSON, "metadata": {"name": "a"}}, JSON]}, 2),
+    "List of one kind": list_of(CLEAN, BLOCK.removeprefix("apiVersion: v1\nkind: Pod\n")).replace("List", "PodList"),
+    "List in a List": list_of(CLEAN, list_of(BLOCK)),
     "template": TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4),
-    "template in a List": listed(CLEAN, TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4)),
+    "template in a List": list_of(CLEAN, TEMPLATE + indented(BLOCK.partition("kind: Pod\n")[2].replace("  name: web\n", ""), 4)),
     "alias": BLOCK.replace("«", "").replace("  labels:\n", "  annotations: &all\n").replace("spec:", "  «labels: *all\nspec:"),
     "merge": BLOCK.replace("metadata:", "x: &all\n  example.com/team: a\nmetadata:").replace("  labels:", "  «labels:").replace(
         "    «example.com/team: a", "    <<: *all"
     ),
     "long": LONG + BLOCK,
     "long, inside": BLOCK.replace("metadata:", f"{LONG}metadata:"),
-    "long JSON": written({"x": ["y" * 99] * 999, **JSON}, 1),
-    "long List": listed(*[CLEAN] * 300, BLOCK),
+    "long JSON": to_json({"x": ["y" * 99] * 999, **JSON}, 1),
+    "long List": list_of(*[CLEAN] * 300, BLOCK),
 }  # fmt: skip
 
 

@@ -85,8 +85,8 @@ def test_the_page_is_complete_without_its_script(report: Report) -> None:
     page = Page(output_html.render(report).partition("<script>")[0] + "</body></html>")
     text = "".join(page.texts)
     for result in report.results:
-        for said in (result.reason, result.detail, result.fix, result.field):
-            assert "\n".join(map(printable, said.split("\n"))).replace("\r", "\n") in text
+        for value in (result.reason, result.detail, result.fix, result.field):
+            assert "\n".join(map(printable, value.split("\n"))).replace("\r", "\n") in text
     for problem in (*report.unreadable, *report.warnings):
         assert printable(problem.text) in text.replace("\n", " ")
     changed = [judged for judged in report.objects if judged.additions]

@@ -38,7 +38,7 @@ def tested(run: Run, write: Write) -> Callable[..., Any]:
         write("policies/tests/mine.yaml", policy_test(*cases, **shared))
         done = run("test", "policies", "-o", "json")
         assert done.out, done.err
-        return done.code, [[said["text"] for said in (*c["mismatches"], *c["problems"])] for c in done.json["cases"]]
+        return done.code, [[item["text"] for item in (*c["mismatches"], *c["problems"])] for c in done.json["cases"]]
 
     return tested
 
@@ -87,7 +87,7 @@ def test_an_evaluation_error_does_not_satisfy_an_expected_finding(
     done = run("test", "policies", "-o", "json")
     assert done.out, done.err
     (case,) = done.json["cases"]
-    texts = [said["text"] for said in (*case["mismatches"], *case["problems"])]
+    texts = [item["text"] for item in (*case["mismatches"], *case["problems"])]
     because = "expression failed: no such key: size"
     fix = "correct the expression, or name the id in `ids`"
     only = f"{expected['outcome']} only by validation/error: {because}; {fix}"
@@ -134,7 +134,7 @@ def test_every_mismatch_is_reported_at_its_line(run: Run, write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "said"),
+    ("expected", "starts"),
     [
         ({"spec": {"terminationGracePeriodSeconds": 60}}, []),
         ({"spec": {"terminationGracePeriodSeconds": 61}}, ["expected 61, got 60"]),
@@ -148,22 +148,22 @@ def test_every_mismatch_is_reported_at_its_line(run: Run, write: Write) -> None:
     ],
 )
 def test_object_is_a_subset_of_the_result(
-    tested: Callable[..., Any], expected: dict[str, Any], said: list[str]
+    tested: Callable[..., Any], expected: dict[str, Any], starts: list[str]
 ) -> None:
     pod = {**ON_SPOT, "spec": {"containers": [{"name": "main", "image": "busybox", "ports": [{"containerPort": 80}]}]}}
     state = {"objects": [CPU_SPOT_POOL]}
     expect = expecting("allowed", changed=True, object=expected)
     code, texts = tested({"object": pod, "state": state, "expect": expect})
-    assert code == bool(said)
-    assert [text[: len(start)] for text, start in zip(texts[0], said, strict=True)] == said
+    assert code == bool(starts)
+    assert [text[: len(start)] for text, start in zip(texts[0], starts, strict=True)] == starts
 
 
 def test_state_paths_are_relative_to_the_file(tested: Callable[..., Any], write: Write) -> None:
     write("policies/tests/state/pools.yaml", yaml.safe_dump(ON_DEMAND_POOL))
     case = {"object": SPOT_POOL, "expect": expecting("allowed")}
     assert tested({**case, "state": {"files": ["state/pools.yaml"]}}) == (0, [[]])
-    code, said = tested({**case, "state": {"files": ["pools.yaml"]}})
-    assert (code, said) == (2, [["can't be read: No such file or directory", "can't be read, see there"]])
+    code, texts = tested({**case, "state": {"files": ["pools.yaml"]}})
+    assert (code, texts) == (2, [["can't be read: No such file or directory", "can't be read, see there"]])
 
 
 def test_the_example_on_the_page_passes(run: Run, write: Write) -> None:

@@ -59,21 +59,21 @@ def test_a_golden_file_is_not_written_outside_the_folder_of_the_test(
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "error"),
     [
         ("t.yaml", "t.yaml holds something else than one Pod; remove it, or name another file"),
         ("../policy.yaml", "--update writes only in the folder of the test"),
         ("notes.yaml", "notes.yaml holds something else than one Pod; remove it, or name another file"),
     ],
 )
-def test_only_golden_files_are_overwritten(run: Run, write: Write, name: str, said: str) -> None:
+def test_only_golden_files_are_overwritten(run: Run, write: Write, name: str, error: str) -> None:
     write("policies/policy.yaml", POLICY)
     write("policies/tests/t.yaml", policy_test({"expect": expecting("allowed", golden=name)}))
     write("policies/tests/notes.yaml", "a: 1\n---\nb: 2\n")
     before = {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")}
     done = run("test", "policies", "--policies", "policies/policy.yaml", "--update")
     assert done.code == 2
-    assert said in done.err
+    assert error in done.err
     assert {file: file.read_bytes() for file in Path("policies").rglob("*.yaml")} == before
 
 

@@ -91,8 +91,8 @@ def test_the_base_has_the_original_files(repository: Path, tmp_path: Path) -> No
     assert (repository / "deploy" / "web.yaml").read_text() == "new"
 
 
-@pytest.mark.parametrize(("ref", "path", "said"), [("nobody", "deploy", "nobody"), ("main", "-", "standard input")])
+@pytest.mark.parametrize(("ref", "path", "error"), [("nobody", "deploy", "nobody"), ("main", "-", "standard input")])
 @pytest.mark.usefixtures("repository")
-def test_a_missing_base_is_an_error(ref: str, path: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(CannotJudgeError, match=said):
+def test_a_missing_base_is_an_error(ref: str, path: str, error: str, tmp_path: Path) -> None:
+    with pytest.raises(CannotJudgeError, match=error):
         write_base(ref, [path], tmp_path / "base")

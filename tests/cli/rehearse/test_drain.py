@@ -148,7 +148,7 @@ def test_causes_omit_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("spec", "needed", "said"),
+    ("spec", "needed", "text"),
     [
         ({"nodeSelector": {"pool": "a"}}, {"cpu": 9}, "a has 2 CPUs too few"),
         ({}, {"cpu": 12}, "a and b have 1 CPU too few"),
@@ -160,7 +160,7 @@ def test_causes_omit_numbers_and_cordoned_nodes(sentence: str, causes: tuple[str
     ],
 )
 def test_a_shortage_names_pools_and_the_missing_amount(
-    spec: dict[str, object], needed: dict[str, float], said: str
+    spec: dict[str, object], needed: dict[str, float], text: str
 ) -> None:
     requested = {"a-0": Counter({"cpu": 1}), "b-0": Counter({"cpu": 0})}
-    assert shortage_of(msgspec.convert(spec, PodSpec), needed, NODES, requested) == said
+    assert shortage_of(msgspec.convert(spec, PodSpec), needed, NODES, requested) == text

@@ -34,14 +34,14 @@ def rehearsal(*states: tuple[float, tuple[int, ...]], pools: tuple[PoolCapacity,
     return structs.replace(base, workloads=(workload,), summary=summary, windows=(WINDOW,), pools=pools)
 
 
-def said(drawing: str) -> list[str]:
+def tooltips(drawing: str) -> list[str]:
     """Return the tooltips of the bars."""
     return [title.text or "" for title in ET.fromstring(drawing).iter("title")]  # noqa: S314 - our own
 
 
 def test_a_lane_shows_how_many_pods_are_in_each_state() -> None:
     drawing = html.reclaim_drawing(rehearsal((0, (2, 0, 0, 0)), (30, (1, 1, 1, 0)), (60, (1, 0, 0, 1))))
-    assert [title for title in said(drawing) if " of 2: " in title] == [
+    assert [title for title in tooltips(drawing) if " of 2: " in title] == [
         "2 of 2: ready",
         *("1 of 2: ready", "1 of 2: stops, in its grace period", "1 of 2: starts"),
         *("1 of 2: ready", "1 of 2: pending"),

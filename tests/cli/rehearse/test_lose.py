@@ -96,7 +96,7 @@ WRITE = (
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "error"),
     [
         *((wanted, WRITE) for wanted in ("0%", "101%", "%", "%of:spot", "30%of:", "30%spot", "0%of:spot", "12.5%")),
         *((wanted, WRITE) for wanted in ("-1%", "\u0663%", "50%of:50%of:spot", "spot%", "1% ")),
@@ -118,14 +118,14 @@ WRITE = (
     ],
 )
 def test_errors_suggest_a_valid_value(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str, error: str
 ) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": CLUSTER}))
     assert main(["rehearse", str(file), "--allocatable=odd=cpu=8", f"--lose={wanted}"]) == 2
     output = capsys.readouterr()
     line, *others = output.err.splitlines()
-    assert line.startswith(f"spotgate rehearse: --lose {wanted or repr(wanted)}: {said}")
+    assert line.startswith(f"spotgate rehearse: --lose {wanted or repr(wanted)}: {error}")
     assert not others
     assert output.out == ""
 

@@ -188,7 +188,7 @@ def test_an_interrupted_build_leaves_no_partial_files(cache: Path, tmp_path: Pat
             assert time.monotonic() < deadline
             time.sleep(0.05)
         program.send_signal(signal.SIGTERM)
-        _, said = program.communicate(timeout=30)
+        _, output = program.communicate(timeout=30)
     assert program.returncode == 130
-    assert "8 to 15 minutes on two cores, once" in said
+    assert "8 to 15 minutes on two cores, once" in output
     assert not [path for path in cache.rglob("*") if path.is_file() and path.name != "lock"]

@@ -127,21 +127,21 @@ def test_a_kind_without_a_controller_is_named(api_version: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"),
+    ("ends", "error"),
     [
         ("echo the disk is on fire; exit 3", "etcd exited with 3; it said last:\nthe disk is on fire\n"),
         ("kill -9 $$", "etcd was killed: the machine may have run out of memory\n"),
     ],
 )
 def test_a_control_plane_that_does_not_start_shows_its_last_log_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: str, error: str
 ) -> None:
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"):
         program = tmp_path / name
         program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo Kubernetes v1.37.2 && exit\n{ends}\n')
         program.chmod(0o755)
     assert rehearsed(tmp_path, TWO_POOLS, "--lose=spot", f"--binaries={tmp_path}") == 2
-    assert capsys.readouterr().err == f"spotgate rehearse: {said}"
+    assert capsys.readouterr().err == f"spotgate rehearse: {error}"
 
 
 @pytest.mark.parametrize(
@@ -203,19 +203,19 @@ def test_each_pool_with_spot_nodes_is_lost_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "error"),
     [
         (["--publish=y"], "names no ConfigMap; write NAMESPACE/NAME"),
         (["--publish=x/y", "--with-fixes"], "not allowed with argument"),
     ],
 )
-def test_conflicting_flags_are_an_error(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conflicting_flags_are_an_error(flags: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code = main(["rehearse", *flags])
     except SystemExit as end:
         code = int(end.code or 0)
     assert code == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert error in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_pool_that_can_not_be_rehearsed_keeps_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:

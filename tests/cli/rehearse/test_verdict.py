@@ -39,7 +39,7 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
 
 
 @pytest.mark.parametrize(
-    ("workloads", "said"),
+    ("workloads", "sentence"),
     [
         ([{}], "all 6 Pods move, and nothing is down."),
         ([{"lost": 1}], "its only Pod moves, and nothing is down."),
@@ -66,14 +66,14 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
         ([{"work_lost_gpu_hours": 2}], "all 6 Pods move, 2 GPU-hours of work are lost."),
     ],
 )
-def test_the_verdict_summarizes_the_losses(workloads: list[dict[str, Any]], said: str) -> None:
-    assert verdict_of(losing(*workloads)) == f"Losing spot: {said}"
+def test_the_verdict_summarizes_the_losses(workloads: list[dict[str, Any]], sentence: str) -> None:
+    assert verdict_of(losing(*workloads)) == f"Losing spot: {sentence}"
 
 
 def test_the_verdict_names_the_lost_nodes() -> None:
     lost = ("30% of NodePool/gpu-spot", "label topology.kubernetes.io/zone=a")
-    said = verdict_of(structs.replace(losing(), lost=lost))
-    assert said.startswith("Losing 30% of gpu-spot, label topology.kubernetes.io/zone=a: ")
+    sentence = verdict_of(structs.replace(losing(), lost=lost))
+    assert sentence.startswith("Losing 30% of gpu-spot, label topology.kubernetes.io/zone=a: ")
 
 
 def test_every_format_begins_with_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,10 +95,10 @@ def test_every_format_begins_with_the_verdict(capsys: pytest.CaptureFixture[str]
     assert rest[3] in rest_of_page
     assert "<strong>shop/agent" not in rest_of_page
     json_format.show(result)
-    said = json.loads(capsys.readouterr().out)
-    assert next(iter(said["summary"].items())) == ("verdict", verdict)
-    assert said["workloads"][0]["readyAgainSeconds"] == {"min": None, "max": None}
-    assert said["workloads"][0].keys().isdisjoint({"downSeconds", "goesWithNodes"})
+    report = json.loads(capsys.readouterr().out)
+    assert next(iter(report["summary"].items())) == ("verdict", verdict)
+    assert report["workloads"][0]["readyAgainSeconds"] == {"min": None, "max": None}
+    assert report["workloads"][0].keys().isdisjoint({"downSeconds", "goesWithNodes"})
 
 
 @pytest.mark.parametrize(

@@ -325,13 +325,13 @@ def test_a_bad_line_is_reported_and_the_others_are_judged(run: Run, write: Write
     assert done.code == 2
     assert [change["line"] for change in done.json["changes"]] == [1, 13]
     assert [item["line"] for item in done.json["unreadable"]] == [*range(2, 12)]
-    said = done.err.splitlines()
-    assert [line.split(": ")[0].split(":")[1] for line in said] == [str(number) for number in range(2, 12)]
-    assert all("was recorded by a version of spotgate that this one does not understand" in line for line in said[-4:])
+    errors = done.err.splitlines()
+    assert [line.split(": ")[0].split(":")[1] for line in errors] == [str(number) for number in range(2, 12)]
+    assert all("was recorded by a version of spotgate that this one does not understand" in row for row in errors[-4:])
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "error"),
     [
         ("review.json", "", "review.json:1:1: is empty; it should hold reviews"),
         ("review.jsonl", "\n\n", "review.jsonl:1:1: is empty; it should hold reviews"),
@@ -345,12 +345,12 @@ def test_a_bad_line_is_reported_and_the_others_are_judged(run: Run, write: Write
         ("other.json", "{}", "review.json: can't be read: No such file or directory"),
     ],
 )
-def test_a_file_without_reviews_is_reported(run: Run, write: Write, name: str, content: str, said: str) -> None:
+def test_a_file_without_reviews_is_reported(run: Run, write: Write, name: str, content: str, error: str) -> None:
     write(name, content)
     path = "review.json" if name == "other.json" else Path(name).parts[0]
     done = run("replay", path, "--policies", write("new.yaml", policy()))
     assert done.code == 2
-    assert done.err.startswith(said)
+    assert done.err.startswith(error)
     assert len(done.err.splitlines()) == 1
 
 
