@@ -221,11 +221,12 @@ def test_the_trace_explains_why_a_policy_was_skipped() -> None:
 
 
 @pytest.mark.parametrize("trace", [False, True])
-def test_an_object_over_a_bound_is_denied_only_by_policies_for_its_namespace_and_user(*, trace: bool) -> None:
+def test_an_object_over_a_bound_is_denied_only_by_policies_that_match_it_and_its_user(*, trace: bool) -> None:
     large = {"spec": {"containers": [{}], "nodeSelector": dict.fromkeys(map(str, range(1000)), "")}}
     elsewhere = policy(Tolerates(), name="elsewhere", matcher=match(namespaces={"exclude": ["team-a"]}))
+    selecting = policy(Tolerates(), name="selecting", matcher=match(objectSelector={"matchLabels": {"app": "other"}}))
     exempting = policy(Tolerates(), name="exempting", exemptions=(exempt(users=["jane"]),))
-    judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere, exempting)
+    judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere, selecting, exempting)
     decision = validate(judging, request(large), trace=trace)
     assert outcomes(decision) == ["warn"]
     assert any(text.startswith("not judged: spec.nodeSelector") for _, _, text in decision.steps) is trace

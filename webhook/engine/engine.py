@@ -171,7 +171,7 @@ class _Evaluation:
         )
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
-            *((policy, most) for policy in direct),
+            *((policy, most) for policy in direct if not self.matching.why_not(policy, subject)),
             *((policy, min(most, policy.kind.template_outcome)) for policy in projected),
         ]
         findings = [

@@ -154,7 +154,7 @@ def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
         return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS))
     on_demand = floor.keeps(int(index) - start)
     subject.trace.say(
-        "on-demand floor: ordinal %d runs on %s", int(index) - start, "on-demand" if on_demand else "spot"
+        "on-demand floor: ordinal %d runs on %s nodes", int(index) - start, "on-demand" if on_demand else "spot"
     )
     return FloorCase(FloorAssignment.ON_DEMAND if on_demand else FloorAssignment.SPOT)
 
