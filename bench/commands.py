@@ -62,7 +62,7 @@ def startup(folder: Path, *, rounds: int) -> Section:
             (name, median(result.seconds for result in ran) * 1000, median(result.mib for result in ran))
             for name, ran in taken.items()
         ],
-        note=f"Medians of {rounds}, in turns, after one run of each that leaves its byte code behind.",
+        note=f"Medians of {rounds} runs in turns, after one run of each to write its byte code.",
     )
 
 
@@ -91,5 +91,5 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),
         rows=rows,
-        note="A process per core, one for one file; memory of the largest. With --state half of the Pods use spot.",
+        note="A process per core, or one for one file; memory of the largest. With --state, half of the Pods use spot.",
     )

@@ -114,7 +114,7 @@ def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
         columns=("review", "bytes", "p50", "p99"),
         rows=[(f"{case.phase}: {case.name}", len(case.data), *times) for case, times in zip(cases, taken, strict=True)],
         note=f"{len(cases[0].bundle.policies)} policies; CPU time, medians over {rounds} rounds of {calls} calls. "
-        "A workload's Pods are of one kind, and where that kind can land is remembered: so it is here.",
+        "As in production, the pools that admit a workload's Pods are cached.",
     )
 
 
@@ -127,13 +127,13 @@ def flatness(cases: list[Case], *, rounds: int, calls: int, more: int = 100) -> 
     taken = [p50 for p50, _ in _timed([*cases, *crowded], rounds=rounds, calls=calls)]
     alone, beside = taken[: len(cases)], taken[len(cases) :]
     return Section(
-        title=f"Decision beside {more} more policies that do not match, us",
+        title=f"Decision with {more} more policies that don't match, us",
         columns=("review", "shipped policies p50", f"{more} more p50", "ratio"),
         rows=[
             (f"{case.phase}: {case.name}", before, after, after / before)
             for case, before, after in zip(cases, alone, beside, strict=True)
         ],
-        note="Half are for other resources, half for Pods of other namespaces.",
+        note="Half are for other resources, half for Pods in other namespaces.",
     )
 
 

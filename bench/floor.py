@@ -197,9 +197,9 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Rel
         for name, seconds in (("without a floor", without), ("with a floor", gated))
     ]
     yield Section(
-        title=f"From creation to a Node, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
+        title=f"From creation to binding, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
     )
-    yield Section(title=f"{_AT_ONCE} Pods of one Deployment, until all have a Node", columns=("", "s"), rows=large)
+    yield Section(title=f"{_AT_ONCE} Pods of one Deployment, until all are bound", columns=("", "s"), rows=large)
     columns = ("", "events", "Pods assigned", "violations", "longest wait s")
     rows = list(chaos(cluster, running, checker, relay, where, count))
     yield Section(title="While workloads change", columns=columns, rows=rows)
@@ -248,7 +248,7 @@ def gone(running: Controllers) -> None:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=10_000, help="random events while nothing goes wrong")
+    parser.add_argument("--events", type=int, default=10_000, help="the number of random events without faults")
     options = parser.parse_args()
     harness.ROOM = 16
     try:

@@ -338,7 +338,7 @@ def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Sect
         title="Hostile requests",
         columns=("request", "KiB", "CPU ms", "MiB while judged", "MiB kept"),
         rows=rows,
-        note="CPU time of one call, of the phase that takes longer. Of the body itself nothing is counted.",
+        note="CPU time of one call in the slower phase. Memory excludes the body itself.",
     )
 
 

@@ -118,7 +118,7 @@ def _request(phase: str, body: bytes) -> bytes:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("port", type=int)
-    parser.add_argument("pid", type=int, help="of the server")
+    parser.add_argument("pid", type=int, help="the process of the server")
     parser.add_argument("folder", type=Path)
     parser.add_argument("connections", type=int)
     parser.add_argument("count", type=int)

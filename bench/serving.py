@@ -124,7 +124,7 @@ def _throughput(echo: list[Measured], spotgate: list[Measured], count: int) -> S
         columns=("server", "requests/s", "core used, %", "CPU ms/request", "requests per CPU second"),
         rows=[row("aiohttp echo", bare), row("spotgate", ours), row("spotgate / echo", ratios)],
         note=f"{CONNECTIONS} connections, /mutate and /validate in turns, rounds of {count:,} requests in turns. "
-        "Where less than the whole core was used, something else was running: then only the CPU's columns count.",
+        "If a server used less than the whole core, other work interfered: then only the CPU columns are valid.",
     )
 
 

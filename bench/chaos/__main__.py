@@ -143,8 +143,8 @@ def run(faults: list[Fault], component: str, *, short: bool) -> dict[str, Tally]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
-    parser.add_argument("faults", nargs="*", metavar="FAULT", help="what their names begin with; default: all")
-    parser.add_argument("--short", choices=SHORT, help="a minute's worth, at certificates from there")
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help="the start of a fault's name; default: all faults")
+    parser.add_argument("--short", choices=SHORT, help="run for a minute, with these certificates")
     options = parser.parse_args()
     faults = [
         fault
@@ -152,7 +152,7 @@ def main() -> None:
         if not options.faults or fault.name.startswith(tuple(options.faults))
     ]
     if not faults:
-        sys.exit(f"no such fault; there are: {', '.join(fault.name for fault in FAULTS)}")
+        sys.exit(f"no such fault; the faults are: {', '.join(fault.name for fault in FAULTS)}")
     console = Console(width=160, highlight=False)
     # Each hostile connection needs a file descriptor.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -176,7 +176,7 @@ def main() -> None:
         for why, times in tally.unanswered.items():
             console.print(f"- {name}: admitted without an answer: {times}: {why}")
     if broken := broken_promises(faults, tallies):
-        sys.exit("spotgate: outcomes that must never come:\n" + "\n".join(broken))
+        sys.exit("spotgate: forbidden outcomes:\n" + "\n".join(broken))
 
 
 if __name__ == "__main__":

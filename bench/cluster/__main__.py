@@ -202,7 +202,7 @@ def prepare(cluster: Cluster) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few creates of each: to see that it works")
+    parser.add_argument("--quick", action="store_true", help="make a few creates of each, to check that it works")
     quick: bool = parser.parse_args().quick
     console = Console(width=130, highlight=False)
     try:

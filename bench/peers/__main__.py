@@ -74,13 +74,13 @@ def measure(
                 if sum(result.seconds for result in taken[name]) < ENOUGH:
                     taken[name].append(run(*command(manifests), exits=(0, 1)))
         yield Section(
-            title=f"{count:,} manifests of {samples.manifest(0).count(chr(10))} lines, a file each",
+            title=f"{count:,} manifests of {samples.manifest(0).count(chr(10))} lines, in separate files",
             columns=("program", "runs", "wall s", "peak MiB"),
             rows=[
                 (name, len(ran), median(result.seconds for result in ran), max(result.mib for result in ran))
                 for name, ran in taken.items()
             ],
-            note="Medians, in turns; peak of the largest process.",
+            note="Medians of runs in turns; the peak is that of the largest process.",
         )
 
 
@@ -100,8 +100,8 @@ def prove(commands: Mapping[str, Command], folder: Path) -> None:
 def main() -> None:
     """Measure and print Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a few manifests, only to see that it works")
-    parser.add_argument("--count", type=int, default=10_000, help="of manifests; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="use a few manifests, to check that it works")
+    parser.add_argument("--count", type=int, default=10_000, help="the number of manifests; default: %(default)s")
     options = parser.parse_args()
     try:
         programs = find_tools({name for module in PEERS for name in module.packages})
