@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -130,15 +131,18 @@ def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNo
         node.opened = mark.index
         node.column = mark.column - (node.is_list and source[mark.index : mark.index + 1] != "-")
         while type(first := following()) not in _ENDS:
-            key = len(node.entries) if node.is_list else _key(first)
+            key = len(node.entries) if node.is_list else _key(source, first)
             value = first if node.is_list else following()
             node.entries[key] = Entry(first.start_mark.index, _node(source, value, following))
         node.end = first.end_mark.index if node.flow else max(child.end for child in node.children)
     return node
 
 
-def _key(event: _Event) -> str:
+def _key(source: str, event: _Event) -> str:
     text: str = getattr(event, "value", "")  # an alias has none; nothing is ever added below it
+    written = source[event.start_mark.index : event.end_mark.index]
+    if written.startswith('"') and _NOT_YAML.search(written):
+        return str(json.loads(written))
     return key_text(resolve(text)) if type(event) is ScalarEvent and event.implicit[0] else text
 
 

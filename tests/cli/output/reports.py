@@ -43,7 +43,7 @@ def judged(draw: st.DrawFn) -> ObjectReport:
         kind=st.just(kind),
         namespace=st.just(namespace),
         name=st.just(name),
-        policy=names,
+        policy=names.filter(bool),
         id=st.sampled_from(sorted(finding_texts())),
         outcome=st.sampled_from(["deny", "warn", "audit", "indeterminate"]),
         reason=texts,
