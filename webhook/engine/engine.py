@@ -188,11 +188,12 @@ class _Evaluation:
             )
 
     def decision(self) -> Decision:
-        self.findings = _without_repeats(self.findings)
-        texts = ((finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}") for finding in self.findings)
-        for (policy, text), count in Counter(texts).items():
-            counted = f"{text} ({count} x)" if count > 1 else text
-            self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
+        if self.findings:
+            self.findings = _without_repeats(self.findings)
+            texts = ((finding.policy, f"{finding.outcome} {finding.id}: {finding.reason}") for finding in self.findings)
+            for (policy, text), count in Counter(texts).items():
+                counted = f"{text} ({count} x)" if count > 1 else text
+                self.audit[policy] = "; ".join(filter(None, (self.audit.get(policy), counted)))
         return Decision(
             findings=tuple(self.findings),
             patch=tuple(self.operations),

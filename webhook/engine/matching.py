@@ -11,7 +11,7 @@ from webhook.engine.enforcement import UnknownMatch
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.review import is_null
 from webhook.policy.match import is_namespace
-from webhook.policy.precedence import claim
+from webhook.policy.precedence import ALONE, claim
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Matching(msgspec.Struct, frozen=True):
 
     def decider(self, policy: Policy, subject: Subject) -> str:
         """Return the policy that decides on the subject in place of this one. Return an empty string if none does."""
+        if policy.standing is ALONE:
+            return ""
         for other in self._overriding(policy, subject):
             if not (self.is_unknown(other) or self.why_not(other, subject)):
                 return other.name
@@ -70,11 +72,13 @@ class Matching(msgspec.Struct, frozen=True):
         return self.route.projected if subject.template else self.route.direct
 
     def _overriding(self, policy: Policy, subject: Subject) -> list[Policy]:
-        return [other for other in self._policies(subject) if policy.name in other.standing.overrides]
+        names = policy.standing.overridden_by
+        return [other for other in self._policies(subject) if other.name in names] if names else []
 
     def overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
         """Return the policies that match the subject, and that this one overrides."""
-        under = (other for other in self._policies(subject) if other.name in policy.standing.overrides)
+        names = policy.standing.overrides
+        under = (other for other in self._policies(subject) if other.name in names) if names else ()
         return [other for other in under if not self.why_not(other, subject)]
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:

@@ -65,7 +65,7 @@ class PodEditor:
     def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:
         """Set a member, which is at ``path``."""
         setattr(owner, member, value)
-        self._add(path, as_json(value))
+        self._add(path, value if isinstance(value, int) else as_json(value))
 
     def _append(self, owner: msgspec.Struct, member: str, path: str, item: msgspec.Struct) -> None:
         """Append to the list in a member, which is at ``path``. Create the list if it is missing."""

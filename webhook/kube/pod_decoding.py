@@ -12,7 +12,7 @@ from webhook.kube.pod import Pod
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from webhook.kube.pod import NodeAffinity
 
@@ -31,7 +31,8 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         pod = _decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise MalformedObjectError.of(error, value=bytes(raw)) from None
-    bounds.Counts().add(counted(pod), "")
+    if not _is_small(pod):
+        bounds.Counts().add(counted(pod), "")
     return pod
 
 
@@ -61,6 +62,22 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(member) for key, member in value.items() if member is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_small(pod: Pod) -> bool:
+    """Return whether the Pod is clearly smaller than any bound. This takes a fifth of the time of counting."""
+    spec, metadata = pod.spec, pod.metadata
+    if spec.affinity is not None:
+        return False
+    members = spec.all_containers
+    if len(members) > bounds.LEAST:
+        return False
+    lists: list[Collection[object] | None] = [metadata.labels, metadata.annotations, spec.nodeSelector]
+    lists += [spec.tolerations, spec.volumes, members]
+    for resources in (spec.resources, *[container.resources for container in members]):
+        if resources is not None:
+            lists += (resources.limits, resources.requests)
+    return sum(map(len, filter(None, lists))) <= bounds.LEAST
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:

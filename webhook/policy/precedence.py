@@ -31,10 +31,12 @@ class Standing(msgspec.Struct, frozen=True):
 
     Attributes:
         overrides: the policies in whose place it decides where both match, also by way of others.
+        overridden_by: the policies that decide in its place where both match.
         rivals: policies that only their providers tell apart: the provider of a Pod's nodes decides between them.
     """
 
     overrides: frozenset[str] = frozenset()
+    overridden_by: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
 
 
@@ -89,7 +91,14 @@ def _of_kind(
             f"write `overrides: [{second.name}]` here, or let them match different Pods"
         )
         problems.append(first.problem(("spec",), text))
-    by_name = {name: Standing(lower[name] & in_force.keys(), frozenset(rivals[name])) for name in in_force}
+    by_name = {
+        name: Standing(
+            overrides=lower[name] & in_force.keys(),
+            overridden_by=frozenset(other for other in in_force if name in lower[other]),
+            rivals=frozenset(rivals[name]),
+        )
+        for name in in_force
+    }
     return {name: standing for name, standing in by_name.items() if standing != ALONE}
 
 
