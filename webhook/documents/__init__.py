@@ -3,6 +3,9 @@
 kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. That is neither YAML 1.1 nor 1.2: ``y`` and
 ``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, ``1.0`` is the integer 1. Stricter here than
 there, where they pass in silence: duplicate keys and unknown tags are errors.
+
+A short YAML document keeps the places of its keys and items: to read it once more for the position of a finding takes
+as long as to judge it. JSON, long documents, and those with aliases are read once more.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ import re
 from array import array
 from bisect import bisect_right
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.documents.json_text import read_json
+from webhook.documents.json_text import compose_json, is_json, read_json
 from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,
@@ -29,8 +32,8 @@ from webhook.documents.model import (
     parse_field_path,
     parse_pointer,
 )
-from webhook.documents.nodes import EditError, compose, find
-from webhook.documents.yaml_reader import YAMLReader
+from webhook.documents.nodes import compose, find
+from webhook.documents.yaml_reader import Offsets, YAMLReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,6 +55,9 @@ __all__ = [
 ]
 
 
+_NO_PLACES: Final[Offsets] = array("L")
+
+
 class Document(msgspec.Struct, frozen=True):
     """One document of a file.
 
@@ -62,6 +68,7 @@ class Document(msgspec.Struct, frozen=True):
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
         begin: where ``source`` begins in the text of the file, in characters.
+        places: as in `webhook.documents.yaml_reader.YAMLReader.read`; empty for JSON.
     """
 
     file: str
@@ -70,15 +77,13 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
+    places: Offsets = _NO_PLACES
 
     def position(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         if not self.source:
             return self.line, 1
-        try:
-            at = find(_root(self.source), path)
-        except EditError:
-            at = 0
+        at = self.places[_ordinal(self.value, path)] - self.places[0] if self.places else find(_root(self.source), path)
         starts = _line_starts(self.source)
         line = bisect_right(starts, at) - 1
         return self.line + line, at - starts[line] + 1 + (0 if line else self.offset)
@@ -92,7 +97,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, limits, read_json(text, limits))
+            return _placed(text, file, limits, ((*spanned, _NO_PLACES) for spanned in read_json(text, limits)))
         except (ValueError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
@@ -116,20 +121,46 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
 
 
 def _placed(
-    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue]]
+    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue, Offsets]]
 ) -> list[Document]:
-    """Return the documents of a text, given the beginning, end and value of each."""
+    """Return the documents of a text, given the beginning, end, value and places of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for number, (begin, end, value) in enumerate(parts):
+    for number, (begin, end, value, places) in enumerate(parts):
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
         counted = begin
         if number >= limits.documents:
             raise DocumentError(file, line, 1, f"more than {limits.documents} documents", "split it into several files")
         if value is not None:
-            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin, places))
     return documents
+
+
+def _ordinal(value: JSONValue, path: FieldPath) -> int:
+    """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
+    ordinal = 1
+    for step in path:
+        if not isinstance(value, (dict, list)):
+            break
+        name = str(step) if isinstance(value, dict) else step
+        place = ordinal + 1
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == name:
+                ordinal, value = place, member
+                break
+            place += 1 + _places_in(member)
+        else:
+            break
+    return ordinal
+
+
+def _places_in(value: JSONValue) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif not isinstance(value, list):
+        return 0
+    return len(value) + sum(_places_in(member) for member in value if isinstance(member, (dict, list)))
 
 
 # The findings of a long document come together, and each needs a position.
@@ -142,4 +173,4 @@ def _line_starts(source: str) -> array[int]:
 
 @lru_cache(maxsize=4)
 def _root(source: str) -> TextNode:
-    return compose(source)
+    return compose_json(source) if is_json(source) else compose(source)

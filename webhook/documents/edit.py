@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from webhook.documents.json_text import is_json
+from webhook.documents.json_text import compose_json, is_json
 from webhook.documents.nodes import Edit, EditError, compose
 from webhook.documents.yaml_writer import dump_on_one_line
 
@@ -54,7 +54,7 @@ class _Editor:
 
     def __init__(self, source: str) -> None:
         self._json = is_json(source)
-        self.root = root = compose(source)
+        self.root = root = compose_json(source) if self._json else compose(source)
         self._source = source
         nodes = list(root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}

@@ -1,6 +1,6 @@
-"""Read JSON files of one object, or of several one after another.
+"""Read JSON files of one object, or of several one after another, and find the position of each value.
 
-YAML's parser refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
+YAML's parser can't find them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.documents.nodes import Entry, TextNode
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
@@ -86,3 +87,26 @@ def is_json(source: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def compose_json(source: str) -> TextNode:
+    """Return the node of the one value in JSON text."""
+    tokens = _TOKEN.finditer(source)
+    return _node(next(tokens), tokens)
+
+
+def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
+    """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
+    node = TextNode(start=token.start(), end=token.end(), opened=token.end())
+    if token[0] in {"{", "["}:
+        node.flow, node.is_list, node.entries = True, token[0] == "[", {}
+        while (token := next(tokens))[0] not in {"}", "]"}:
+            key = len(node.entries) if node.is_list else json.loads(token[0])
+            value = token if node.is_list else next(tokens)
+            node.entries[key] = Entry(token.start(), _node(value, tokens))
+    node.end = token.end()
+    return node
+
+
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
+"""A token of valid JSON: a string, a bracket, a number or a word."""

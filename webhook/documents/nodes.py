@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import yaml
 from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
-
-from webhook.documents.values import key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,9 +16,6 @@ if TYPE_CHECKING:
 
 _ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
-
-_NOT_YAML: Final = re.compile(r"\\u[dD][89a-fA-F]|[\x7f-\x84\x86-\x9f\ufffe\uffff]")
-"""What JSON allows in strings and libyaml refuses: escaped surrogates and some characters."""
 
 
 class Edit(NamedTuple):
@@ -90,20 +84,11 @@ class TextNode(msgspec.Struct, kw_only=True):
 
 
 def compose(source: str) -> TextNode:
-    """Return the root node of a text with one valid YAML or JSON document. Positions come from libyaml's events.
-
-    Raise EditError for JSON with a key that libyaml doesn't take.
-    """
-    same_length = _NOT_YAML.sub(lambda match: "\\u00" if len(match[0]) > 1 else "?", source)
-    following: Callable[[], _Event] = yaml.CSafeLoader(same_length).get_event
-    try:
-        following()  # the stream's start
-        following()  # the document's
-        return _node(source, following(), following)
-    except yaml.MarkedYAMLError as error:
-        problem = "a line break follows a key, or a key has more than 1,024 characters"
-        mark: Any = error.problem_mark
-        raise EditError(mark.index, source, problem, "write each key on a line with its colon") from None
+    """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
+    following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
+    following()  # the stream's start
+    following()  # the document's
+    return _node(source, following(), following)
 
 
 def find(root: TextNode, path: FieldPath) -> int:
@@ -131,19 +116,12 @@ def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNo
         node.opened = mark.index
         node.column = mark.column - (node.is_list and source[mark.index : mark.index + 1] != "-")
         while type(first := following()) not in _ENDS:
-            key = len(node.entries) if node.is_list else _key(source, first)
+            # Keys that aren't strings (`1: x`) go by what is written; nothing is ever added below them.
+            key = len(node.entries) if node.is_list else str(getattr(first, "value", ""))
             value = first if node.is_list else following()
             node.entries[key] = Entry(first.start_mark.index, _node(source, value, following))
         node.end = first.end_mark.index if node.flow else max(child.end for child in node.children)
     return node
-
-
-def _key(source: str, event: _Event) -> str:
-    text: str = getattr(event, "value", "")  # an alias has none; nothing is ever added below it
-    written = source[event.start_mark.index : event.end_mark.index]
-    if written.startswith('"') and _NOT_YAML.search(written):
-        return str(json.loads(written))
-    return key_text(resolve(text)) if type(event) is ScalarEvent and event.implicit[0] else text
 
 
 def _end_of_block_scalar(source: str, node: TextNode) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -47,6 +48,12 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 """Types of the values that PyYAML tags where it puts every scalar in quotes."""
 
+Offsets: TypeAlias = "array[int]"
+"""Offsets in a text, in characters."""
+
+_LONG: Final = 32 * 1024
+"""Characters of a document from which it is faster to read it once more than to count to each of its places."""
+
 
 class YAMLReader:
     """A reader of one file."""
@@ -57,14 +64,17 @@ class YAMLReader:
         self._limits = limits
         self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
+        self._places: list[int] = []
+        self._is_in_order = True
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[tuple[int, int, JSONValue]]:
-        """Yield the beginning, the end and the value of each document, empty ones included.
+    def read(self) -> Iterator[tuple[int, int, JSONValue, Offsets]]:
+        """Yield the beginning, end, value and places of each document, empty ones included.
 
-        The text between can be read alone: it begins with a line, directives included. Raise DocumentError if the
-        file can't be read.
+        The text between can be read alone: it begins with a line, directives included. The places are the beginning,
+        and the offset of the value and of each key and item, in the order of the text. They are empty if the document
+        is long, or if aliases or merges give values another order. Raise DocumentError if the file can't be read.
         """
         try:
             self._next()  # the stream's start
@@ -73,9 +83,12 @@ class YAMLReader:
                 event = self._next()
                 first: Any = opening.start_mark if opening.tags else event.start_mark
                 begin = first.index - first.column
+                self._places, self._is_in_order = [begin, event.start_mark.index], True
                 value = self._value(event, 0)
                 self._count(1, event.start_mark)
-                yield begin, self._next().start_mark.index, value
+                end = self._next().start_mark.index
+                known = self._is_in_order and end - begin < _LONG
+                yield begin, end, value, array("L", self._places if known else ())
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -134,6 +147,7 @@ class YAMLReader:
         self._open(start, depth)
         items: list[JSONValue] = []
         while type(event := self._next()) is not SequenceEndEvent:
+            self._places.append(event.start_mark.index)
             items.append(self._value(event, depth))
         self._count(len(items), start.start_mark)
         return items
@@ -152,6 +166,7 @@ class YAMLReader:
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
             places[key] = event.start_mark.index
+            self._places.append(places[key])
             members[key] = self._value(self._next(), depth)
         self._count(len(places), start.start_mark)
         return members
@@ -169,6 +184,7 @@ class YAMLReader:
 
     def _merge(self, members: dict[str, JSONValue], depth: int) -> None:
         """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
+        self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -179,6 +195,7 @@ class YAMLReader:
             members.update(source)
 
     def _alias(self, event: _Event, depth: int) -> JSONValue:
+        self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
             raise self._error(event.start_mark, problem, "define it, or quote the text if it isn't an alias")

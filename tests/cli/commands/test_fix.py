@@ -154,7 +154,7 @@ def test_concurrent_edits_of_a_file_are_kept(run: Run, write: Write, monkeypatch
 
 
 def test_json_that_is_not_yaml_is_fixed(run: Run, write: Write) -> None:
-    annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680"}
+    annotations = {"C:\\uda": "b", "\x7f\ufffe\x9f": "\U0001f680", "k" * 2000: "x"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "annotations": annotations}, "spec": {}}
     pod["spec"] = {
         "nodeSelector": {"compute.coreweave.com/node-pool": "gpu-spot"},
