@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console
 
+from bench.chaos.service import CuttableApiServer
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.builders import deployment, saying
@@ -101,18 +102,20 @@ class Binding(Checker):
 
 
 class Relay:
-    """A relay to the API server that can cut its connections. Use it as a context manager."""
+    """A relay to the API server on a thread. Its connections can be cut. Use it as a context manager."""
 
     def __init__(self, url: str) -> None:
-        address, _, port = url.removeprefix("https://").rpartition(":")
-        self.port = 0
-        self._upstream = (address, int(port))
+        self._relay = CuttableApiServer(int(url.rpartition(":")[2]))
+        self._running = self._relay.running()
         self._loop = asyncio.new_event_loop()
-        self._open: set[asyncio.StreamWriter] = set()
+
+    @property
+    def port(self) -> int:
+        """Return the port of the relay."""
+        return self._relay.port
 
     def __enter__(self) -> Self:
-        server = self._loop.run_until_complete(asyncio.start_server(self._relay, "127.0.0.1", 0))
-        self.port = server.sockets[0].getsockname()[1]
+        self._loop.run_until_complete(self._running.__aenter__())
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         return self
@@ -120,26 +123,11 @@ class Relay:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.run_until_complete(self._running.__aexit__(None, None, None))
 
     def cut(self) -> None:
-        """Close every connection."""
-        for writer in tuple(self._open):
-            self._loop.call_soon_threadsafe(writer.transport.abort)
-
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            answers, requests = await asyncio.open_connection(*self._upstream)
-            ends = {writer, requests}
-            self._open |= ends
-            await asyncio.gather(_copy(reader, requests), _copy(answers, writer))
-            self._open -= ends
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.closing(writer), contextlib.suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
+        """Abort every connection."""
+        self._loop.call_soon_threadsafe(self._relay.cut)
 
 
 @contextlib.contextmanager
