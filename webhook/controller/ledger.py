@@ -46,7 +46,10 @@ class Ledger:
         self._refused: set[str] = set()
 
     def replace(self, before: FloorPod | None, after: FloorPod | None) -> str:
-        """Handle a change of one Pod that the watch reports; None: deleted. Return the UID of its owner."""
+        """Handle a change of one Pod that the watch reports. Return the UID of its owner.
+
+        ``before`` is None for a new Pod, and ``after`` for a deleted one.
+        """
         pod = after or before
         if pod is None:
             return ""

@@ -69,7 +69,7 @@ class PoolCapacity(msgspec.Struct, frozen=True):
 
 
 class ReclaimWindow(msgspec.Struct, frozen=True):
-    """What a provider does with a reclaimed node, in seconds after the notice.
+    """The actions of a provider on a reclaimed node, in seconds after the notice.
 
     Attributes:
         provider: its title.
@@ -133,7 +133,7 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
 
 class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
-    """What a reclaim does to one workload; the figures are those of `-o json`.
+    """The effects of a reclaim on one workload, with the figures of `-o json`.
 
     Attributes:
         replicas: its Pods that run before.

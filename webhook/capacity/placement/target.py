@@ -65,7 +65,7 @@ _KIND_LENGTH: Final = 4096
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """How a Pod targets spot, and the spot nodes that can run it.
+    """The way in which a Pod targets spot, and the spot nodes that can run it.
 
     Attributes:
         preferred: the Pod says ``spot-preferred``: spot first, on-demand if there is none.

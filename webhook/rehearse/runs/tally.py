@@ -42,7 +42,7 @@ _REASONS: Final = 5
 
 
 class WorkloadRun(msgspec.Struct):
-    """What one run has seen of a workload.
+    """The observations of one run about a workload.
 
     Attributes:
         replicas, lost, states, lost_on: as in `WorkloadResult`.
@@ -74,7 +74,7 @@ class WorkloadRun(msgspec.Struct):
 
 
 class RunOutcome(msgspec.Struct):
-    """What one run has seen.
+    """The observations of one run.
 
     Attributes:
         workloads: what it has seen of each.

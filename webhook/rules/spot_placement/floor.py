@@ -55,7 +55,7 @@ _GANG_KEYS: Final = (
 
 
 class FloorAssignment(StrEnum):
-    """Where a Pod of a workload with a floor runs."""
+    """The capacity on which a Pod of a workload with a floor runs."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
