@@ -1,4 +1,4 @@
-"""Third-party programs for tests, built on first use: those of a control plane, actionlint, kustomize, Helm, and jq."""
+"""Programs for tests: spotgate, and third-party ones, built on first use: a control plane, actionlint, kustomize, Helm, jq."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.controlplane.harness.tools import find_tools
+from tests.quick_start import quick_spotgate
 from webhook.cluster.view import version_of
 from webhook.rehearse.controlplane.binaries import KUBERNETES, BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -53,6 +55,13 @@ def binaries(pytestconfig: pytest.Config) -> dict[str, Path]:
             report(f"NO TESTS ON A CONTROL PLANE: {error}")
             problem = error
     raise without(problem)
+
+
+@pytest.fixture(scope="session")
+def spotgate() -> Iterator[Path]:
+    """Yield a `spotgate` that starts fast, alone in its folder."""
+    with quick_spotgate() as folder:
+        yield folder / "spotgate"
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,19 +38,16 @@ EXAMPLES: Final = [
 ]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Create a folder with the files that the pages show, and the program."""
+@cache
+def files() -> dict[str, str]:
+    """Return the files that the pages show, by name."""
+    shown: dict[str, str] = {}
     for before, body in (pair for page in PAGES for pair in _FILE.findall(page.read_text())):
         name = _NAME.search(before)
         assert name is not None, before
-        assert not (tmp_path / name[1]).exists(), f"two files are called {name[1]}"
-        (tmp_path / name[1]).write_text(body)
-    program = tmp_path / "bin" / "spotgate"
-    program.parent.mkdir()
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom webhook.commands import main\nsys.exit(main())\n")
-    program.chmod(0o755)
-    return tmp_path
+        assert name[1] not in shown, f"two files are called {name[1]}"
+        shown[name[1]] = body
+    return shown
 
 
 def test_every_command_without_a_cluster_has_an_example() -> None:
@@ -60,15 +58,16 @@ def test_every_command_without_a_cluster_has_an_example() -> None:
 
 @pytest.mark.parametrize(("command", "expected"), EXAMPLES, ids=[command for command, _ in EXAMPLES])
 def test_example_prints_what_the_page_shows(
-    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, expected: str
+    run: Run, write: Write, spotgate: Path, command: str, expected: str
 ) -> None:
-    monkeypatch.chdir(folder)
+    for name, text in files().items():
+        write(name, text)
     if alone := _ALONE.fullmatch(command):
         done = run(*shlex.split(alone[1]))
         printed, error = done.out + f"exit code {done.code}\n" * bool(alone[2]), done.err
     else:
-        path = os.pathsep.join((str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
-        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join((str(spotgate.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
+        environment = {**os.environ, "PATH": path}
         shell = subprocess.run(["/bin/sh", "-c", command], env=environment, check=False, capture_output=True, text=True)
         printed, error = shell.stdout, shell.stderr
     assert error == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,16 +62,6 @@ class Shell:
         )
 
 
-def install_spotgate(folder: Path) -> Path:
-    """Install this checkout's `spotgate` in a folder."""
-    program = folder / "spotgate"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom webhook.commands import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    return folder
-
-
 @pytest.fixture(scope="session")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    return Shell(install_spotgate(tmp_path_factory.mktemp("program")))
+def shell(spotgate: Path) -> Shell:
+    return Shell(spotgate.parent)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.controlplane.harness.tools import find_tools
-from tests.integrations.conftest import REPOS, Shell, install_spotgate
+from tests.integrations.conftest import REPOS, Shell
+from tests.quick_start import quick_spotgate
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,8 +39,8 @@ def run(name: str, shell: Shell, *programs: Path) -> subprocess.CompletedProcess
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        installed = Shell(install_spotgate(Path(folder)))
+    with quick_spotgate() as program:
+        installed = Shell(program)
         tools = find_tools(["helm", "kustomize"]).values()
         EXPECTED.mkdir(exist_ok=True)
         for file in COMMANDS:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 BOARD: Final = json.loads((ROOT / "manifests" / "monitoring" / "board.json").read_text())
 OPERATE: Final = (ROOT / "docs" / "operate.md").read_text()
+RULES_TESTS: Final = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
 
 PANELS: Final = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel["targets"]]
 
@@ -143,11 +144,11 @@ def alerts_of(prometheus: Prometheus) -> list[dict[str, Any]]:
 
 
 def test_each_alert_fires_on_time() -> None:
-    tests = (Path(__file__).parent / "rules_test.yaml").read_text()
+    tests = "".join(file.read_text() for file in RULES_TESTS)
     assert {alert["alert"] for alert in alerts()} == set(re.findall(r"alertname: (\w+)\n +exp_alerts", tests))
     for arguments in (
         ("check", "rules", "--lint=all", "--lint-fatal", str(RULES)),
-        ("test", "rules", "tests/monitoring/rules_test.yaml"),
+        ("test", "rules", *map(str, RULES_TESTS)),
     ):
         done = subprocess.run(
             [program("promtool"), *arguments],
@@ -161,7 +162,7 @@ def test_each_alert_fires_on_time() -> None:
 
 
 def test_promtool_tests_the_shipped_rules() -> None:
-    (named,) = yaml.safe_load((Path(__file__).parent / "rules_test.yaml").read_text())["rule_files"]
+    (named,) = {name for file in RULES_TESTS for name in yaml.safe_load(file.read_text())["rule_files"]}
     assert (Path(__file__).parent / named).read_text() == rules_without_annotations()
 
 
