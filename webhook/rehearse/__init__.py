@@ -1,1 +1,1 @@
-"""Rehearse a reclaim: what happens to the workloads of a cluster when nodes go, told by the real scheduler."""
+"""Rehearse a reclaim: run the real Kubernetes control plane to see what a cluster's workloads do when nodes go away."""

@@ -1,4 +1,4 @@
-"""Compare two rehearsals: what a change makes worse, and what better."""
+"""Compare two rehearsals: find the figures that a change makes worse or better."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _NAMES: Final = dict(zip(WorkloadResult.__struct_fields__, WorkloadResult.__stru
 
 
 def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparison:
-    """Return what of the change is worse, and what better, in every run than in every run of the base of this name.
+    """Return the figures that are worse or better in every run of ``changed`` than in every run of ``base``.
 
-    Schedulers differ from run to run, so what overlaps is no difference. A workload that one of them does not touch has
-    nothing pending, killed or lost there.
+    Scheduling varies from run to run, so overlapping ranges don't count as a difference. A workload that is absent from
+    one of the rehearsals has no pending, killed, or missing Pods there. ``name`` is the name of the base.
     """
     before = {workload.identity: workload for workload in base.workloads}
     after = {workload.identity: workload for workload in changed.workloads}
@@ -36,7 +36,7 @@ def compare(base: Rehearsal, changed: Rehearsal, name: str) -> RehearsalComparis
         figures = [*_MORE_IS_WORSE]
         if was is not None and now is not None:
             figures.append("lowest_ready")
-            if was.failed or now.failed:  # else a Pod that does not move was not lost, or is pending
+            if was.failed or now.failed:  # otherwise, a Pod that doesn't move is pending, or wasn't lost
                 figures.append("moved")
         for figure in figures:
             old, new = (getattr(workload, figure, Figure(0, 0)) for workload in (was, now))
@@ -55,10 +55,10 @@ def _below(low: Figure, high: Figure) -> bool:
 
 
 def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
-    """Write what these files and folders have in the merge base of HEAD and another branch; return where.
+    """Write these files and folders as of the merge base of HEAD and ``ref``. Return the paths of the copies.
 
-    A path outside the repository stays as it is, and one that the base does not have is left out. Raise
-    CannotJudgeError if there is no Git, no repository or no such commit, or a path is standard input.
+    A path outside the repository is returned unchanged; a path that the merge base lacks is omitted. Raise
+    CannotJudgeError if Git, the repository, or the commit is missing, or a path is standard input.
     """
     base = base_of(FLAG, ref, Path.cwd())
     places: list[str] = []

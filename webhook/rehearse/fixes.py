@@ -1,4 +1,4 @@
-"""Propose fixes for the harm of a reclaim: as YAML, and as the cluster with them, to be rehearsed again."""
+"""Propose fixes for the harm of a reclaim, and build the cluster with the fixes for another rehearsal."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _WITH_TEMPLATE: Final = _WITH_SELECTOR | {"ReplicationController", "Job"}
 _BACKOFF_LIMIT: Final = 6
-"""What the API server writes into a Job."""
+"""The default of a Job's backoffLimit."""
 
 _IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
 def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) -> tuple[Fix, ...]:
-    """Return fixes: each a change of one object that is there, or a new one.
+    """Return fixes. Each one changes an existing object or adds a new one.
 
-    A drain waits ``startup`` seconds for each Pod that moves where a budget demands it.
+    ``startup`` is the seconds until a replacement Pod is ready. A drain waits that long if a budget requires it.
     """
     objects = _objects(snapshot)
     seconds = min(window.kill - window.drain for window in result.windows)
@@ -58,7 +58,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
         value = objects.get(workload.identity)
         if value is None or value["kind"] != workload.kind:
             continue
-        # With a budget, a Pod that is drained waits for another that moves.
+        # With a budget, the eviction of one Pod waits until the replacement of another is ready.
         longest = seconds - startup if evicts and workload.budget else seconds
         if workload.kind in _WITH_TEMPLATE:
             fixes += _of_template(workload, value, snapshot, longest)
@@ -66,7 +66,7 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) ->
             fixes.append(_of_failed_job(workload, value))
         if evicts and workload.lost:
             grace = min(template_of(value).grace_seconds, longest)
-            # A StatefulSet creates a Pod again once the old one has stopped.
+            # A StatefulSet recreates a Pod only after the old one has stopped.
             again = startup + (grace if workload.kind == "StatefulSet" else 0)
             rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
             fixes += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
@@ -80,7 +80,10 @@ def with_fixes(snapshot: ClusterSnapshot, fixes: Iterable[Fix]) -> ClusterSnapsh
 
 
 def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[Growth]:
-    """Return by how many nodes each new pool grows to its maximum, and when: by default as its provider provisions."""
+    """Return the nodes that each new pool adds to reach its maximum, and when.
+
+    ``seconds`` overrides the provisioning time of the provider.
+    """
     return [
         (
             pool.name,
@@ -93,7 +96,7 @@ def growth_of(after: ClusterSnapshot, seconds: float | None) -> list[Growth]:
 
 
 def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
-    """Return the objects, and for a workload that is none of them one of its Pods."""
+    """Return the objects by identity. For a workload that isn't among them, return one of its Pods."""
     objects = {workload_identity(value): value for value in snapshot.objects}
     for pod in list(objects.values()):
         if pod["kind"] == POD.kind and (owner := controller_of(pod)) is not None:
@@ -102,7 +105,7 @@ def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
 
 
 def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
-    """Propose what a workload's pod template could say."""
+    """Propose changes to a workload's pod template."""
     template = template_of(value)
     elsewhere = any(not node.spot for node in snapshot.nodes)
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
@@ -123,7 +126,7 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
 
 
 def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
-    """Propose a Job that survives the loss of a Pod."""
+    """Propose a change that lets a Job survive the loss of a Pod."""
     spec = value["spec"]
     if template_of(value).spec.restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
@@ -138,13 +141,13 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
 def _of_budget(
     workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
 ) -> Iterator[Fix]:
-    """Propose a budget that lets the drain through, ``at_once`` Pods at a time, and keeps as many as that permits."""
+    """Propose a budget that permits the drain of ``at_once`` Pods at a time and protects the others."""
     budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
     blocks = any(f"{name} " in reason for reason in workload.reasons)
     if budget is not None and workload.killed_early.max and blocks:
-        # The budget that it has was too strict, whatever the model of the drain says.
+        # The rehearsal shows that the current budget is too strict, even if the model of the drain disagrees.
         at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
-        # The disruption controller may not know of how many Pods. A number to keep needs no total.
+        # The disruption controller may not know the expected number of Pods. An absolute minAvailable doesn't need it.
         known = workload.seconds_below_budget.max is not None
         bound = {"minAvailable": None, "maxUnavailable": at_once}
         if at_once < workload.replicas:
@@ -158,7 +161,7 @@ def _of_budget(
             why = f"{workload}: {name} blocks the eviction of its only Pod; with two replicas, one can be evicted"
             yield _change(why, value, {"replicas": 2})
     elif (
-        not (workload.budget or workload.pending.max or workload.missing.max)  # it holds the drain up for want of room
+        not (workload.budget or workload.pending.max or workload.missing.max)  # without room, a budget blocks the drain
         and workload.kind in _WITH_SELECTOR
         and workload.replicas > at_once
         and workload.lowest_ready.min == 0
@@ -176,13 +179,13 @@ def _of_budget(
 def _fallback_pools(
     result: Rehearsal, snapshot: ClusterSnapshot, objects: Mapping[tuple[str, str, str], JSON]
 ) -> Iterator[Fix]:
-    """Propose an on-demand pool for each lost spot pool whose Pods stay pending, as large as they need."""
+    """Propose an on-demand pool for each lost spot pool with pending Pods, with enough nodes for those Pods."""
     nodes = {node.name: node for node in snapshot.nodes}
     needed: dict[str, tuple[RehearsedNode, list[Counter[str]]]] = {}
     for workload in result.workloads:
         pending = int(workload.pending.max or 0)
         spec = template_of(objects.get(workload.identity)).spec
-        # Neither a scheduler nor devices come with a node, and a Pod that names its pool goes to no other one.
+        # A new pool brings no scheduler and no devices, and can't run a Pod that selects its pool by name.
         if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
             continue
         like = nodes[workload.lost_on[0]]
@@ -204,7 +207,7 @@ def _fallback_pools(
 
 
 def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
-    """Return what a node offers to Pods that are not of DaemonSets."""
+    """Return a node's allocatable resources minus the requests of its DaemonSet Pods."""
     free = Counter(node.allocatable)
     for value in snapshot.existing:
         owner = controller_of(value) if value["kind"] == POD.kind else None
@@ -214,7 +217,7 @@ def _free_of(node: RehearsedNode, snapshot: ClusterSnapshot) -> Counter[str]:
 
 
 def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
-    """Return how many equal nodes hold the Pods, the largest first on the first with room; 0 if one fits on none."""
+    """Return how many identical nodes the Pods need (first-fit decreasing), or 0 if a Pod fits on no node."""
     nodes: list[Counter[str]] = []
     for pod in sorted(pods, key=lambda pod: max(pod[name] / max(offered[name], 1e-9) for name in pod), reverse=True):
         node = next((node for node in nodes if pod <= node), None)
@@ -227,7 +230,7 @@ def _nodes_for(pods: Iterable[Counter[str]], offered: Counter[str]) -> int:
 
 
 def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> JSON | None:
-    """Return an on-demand pool like a node's or, where no object describes that, like the node."""
+    """Return an on-demand pool that resembles a node's pool, or the node itself if no object describes the pool."""
     name, namespace, kind, instance_type = like.pool_name, "", "", like.labels.get(TYPE_LABEL, "")
     provider = like.provider.name if like.provider is not None else ""
     if (pool := like.pool) is not None:
@@ -249,6 +252,6 @@ def _on_demand(like: RehearsedNode, number: int, snapshot: ClusterSnapshot) -> J
 
 
 def _change(why: str, value: JSON, spec: JSON) -> Fix:
-    """Return a change of an object, as `kubectl patch --type merge` takes it, and `kubectl apply` for what it owns."""
+    """Return a change of an object as a merge patch that includes the object's identity."""
     metadata = {key: member for key, member in value["metadata"].items() if key in {"name", "namespace"}}
     return Fix(why, {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec})

@@ -1,6 +1,6 @@
-"""The result of a rehearsal: figures over its runs, and what the picture of its first run needs.
+"""The result of a rehearsal: figures over all runs, and the data for the drawing of the first run.
 
-Nothing here knows how it came about, and nothing that draws it needs anything else.
+The classes depend on neither the code that runs rehearsals nor the code that shows them.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ MODELLED: Final = (
     "restarts: Pods of gangs, and of controllers that are not here, are created again by name once they are gone",
     "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
 )
-"""What no rehearsal waits for but computes, a sentence each."""
+"""The aspects that a rehearsal models instead of running them, one sentence each."""
 
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
 PodState = Literal["ready", "stopping", "starting", "pending"]
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A figure over the runs. It is None if the disruption controller can't count it, or it never happens."""
+    """The range of a figure over the runs. The bounds are None if the figure is unknown or the event never happens."""
 
     min: float | None = None
     max: float | None = None
 
     @classmethod
     def over(cls, figures: list[float]) -> Figure:
-        """Return the range of these figures, one for each run; unknown if one is not a number."""
+        """Return the range of these figures, one for each run. The range is unknown if any figure is NaN."""
         return cls() if any(map(math.isnan, figures)) else cls(round(min(figures), 3), round(max(figures), 3))
 
     def __str__(self) -> str:
         return self.words("unknown")
 
     def words(self, otherwise: str) -> str:
-        """Return it for people, or what to say if there is no number."""
+        """Return the range as text, or ``otherwise`` if it is unknown."""
         if self.min is None or self.max is None:
             return otherwise
         return f"{self.min:g}" if self.min == self.max else f"{self.min:g}-{self.max:g}"
@@ -50,9 +50,9 @@ class Capacity(msgspec.Struct, frozen=True):
     """The capacity of a node pool.
 
     Attributes:
-        nodes: its number of Nodes.
-        allocatable: what they offer together, by resource, in whole units or bytes.
-        requested: what the Pods on them request of that, in the first run.
+        nodes: the number of Nodes.
+        allocatable: the total allocatable resources of the Nodes, in whole units or bytes.
+        requested: the total requests of the Pods on the Nodes, in the first run.
     """
 
     nodes: int
@@ -61,7 +61,7 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 class PoolCapacity(msgspec.Struct, frozen=True):
-    """The capacity of a node pool before and after the reclaim; its name is empty if the Nodes name no pool."""
+    """The capacity of a node pool before and after the reclaim. The name is empty for Nodes without a pool label."""
 
     name: str
     before: Capacity
@@ -72,18 +72,18 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     """The actions of a provider on a reclaimed node, in seconds after the notice.
 
     Attributes:
-        provider: its title.
-        nodes: the lost Nodes that it is about.
-        cordon, drain: when the node is cordoned and drained.
-        kill: when what still runs gets SIGKILL.
-        removal: when the node is gone.
-        drained_by: as in the provider's document.
+        provider: the provider's title.
+        nodes: the names of the lost Nodes.
+        cordon, drain: when the provider cordons the node, and when it starts the drain.
+        kill: when the remaining Pods get SIGKILL.
+        removal: when the node is removed.
+        drained_by: as in the provider document.
         unevicted: the annotation of Pods that the drain skips; empty if it skips none.
-        cordon_taint: the taint that cordons the nodes, and whose tolerance exempts Pods from the drain; None: they
-            become unschedulable.
-        tiers: the drain evicts ordinary Pods, DaemonSet Pods, and critical Pods one after the other.
-        forced: what budgets and annotations hold back is deleted so early that its grace period ends with the window.
-        assumes: what has to be true for all this; empty if nothing needs to be said.
+        cordon_taint: the taint that cordons the nodes; Pods that tolerate it are exempt from the drain. If None, the
+            nodes become unschedulable instead.
+        tiers: whether the drain evicts ordinary, DaemonSet, and critical Pods in sequence.
+        forced: whether the drain deletes Pods that budgets or annotations protect, early enough for their grace period.
+        assumes: the assumptions of this timeline; empty if there are none.
     """
 
     provider: str
@@ -101,7 +101,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
 
     @property
     def moments(self) -> list[tuple[float, str]]:
-        """Return what happens to the nodes, in order."""
+        """Return the events of the nodes in order, each with its second."""
         gone = [(self.removal, "gone")]
         if self.drained_by == "nobody":
             return gone
@@ -112,11 +112,11 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
 JOB_FAILED: Final = "the Job has failed"
 INDEXES_FAILED: Final = "these indexes of the Job have failed for good"
 NO_SCHEDULER: Final = "no scheduler here is named"
-"""How these reasons of a workload begin."""
+"""The beginnings of these reasons of a workload."""
 
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
-    """The highest owner of a Pod, or the Pod itself if it has none."""
+    """The top-level owner of a Pod, or the Pod itself if it has no owner."""
 
     api_version: str
     kind: str
@@ -125,7 +125,7 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Return kind, namespace and name."""
+        """Return the kind, namespace, and name."""
         return (self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -136,22 +136,22 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     """The effects of a reclaim on one workload, with the figures of `-o json`.
 
     Attributes:
-        replicas: its Pods that run before.
-        lost: those on lost Nodes.
+        replicas: Pods that run before the reclaim.
+        lost: Pods on lost Nodes.
         moved: new Pods that run at the end.
-        pending: Pods that do not, and did before.
-        missing: Pods that it wants and that don't exist at the end, beyond those that it missed before.
+        pending: additional Pods that are pending at the end.
+        missing: additional Pods that don't exist at the end, although the workload wants them.
         killed_early: Pods that get less than their grace period.
-        lowest_ready: the fewest Pods that are ready at once.
-        ready_again_seconds: after the notice, until as many Pods are ready as before; None if they never are.
-        seconds_below_budget: how long fewer are healthy than its PodDisruptionBudget demands.
-        work_lost_gpu_hours: what its GPUs have done since the last checkpoint, and is lost.
-        budget: the name of that PodDisruptionBudget; empty if there is none.
-        reasons: why Pods are pending, in the scheduler's words, and what else there is to say.
-        down_seconds: how long no Pod is ready, if one was before; None if in the end none is.
-        states: how many Pods are in each of `PodState` in the first run, with the second since which that holds.
-        lost_on: the lost Nodes that its Pods were on.
-        goes_with_nodes: it only loses Pods that nothing moves, as those of a DaemonSet.
+        lowest_ready: the minimum number of Pods that are ready at the same time.
+        ready_again_seconds: from the notice until as many Pods are ready as before; None if that never happens.
+        seconds_below_budget: how long the workload has fewer healthy Pods than its PodDisruptionBudget requires.
+        work_lost_gpu_hours: the GPU work since the last checkpoint that is lost.
+        budget: the name of the PodDisruptionBudget; empty if there is none.
+        reasons: why Pods are pending, in the scheduler's words, and other explanations.
+        down_seconds: how long no Pod is ready, if one was ready before; None if none is ready at the end.
+        states: the number of Pods in each `PodState` in the first run, each entry with the second of the change.
+        lost_on: the lost Nodes that ran its Pods.
+        goes_with_nodes: whether all lost Pods belong to their nodes, such as the Pods of a DaemonSet.
     """
 
     replicas: int
@@ -173,31 +173,31 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def failed(self) -> bool:
-        """Return whether it is a Job that has failed."""
+        """Return whether the workload is a failed Job."""
         return self.has_reason(JOB_FAILED)
 
     @property
     def untouched(self) -> WorkloadResult:
-        """Return the workload as a reclaim leaves it that doesn't touch it."""
+        """Return the workload as if the reclaim didn't affect it."""
         figures = dict.fromkeys(FIGURES, Figure(0, 0)) | {"lowest_ready": Figure(self.replicas, self.replicas)}
         return msgspec.structs.replace(self, lost=0, reasons=(), **figures)
 
     def has_reason(self, beginning: str) -> bool:
-        """Return whether one of its reasons begins so."""
+        """Return whether one of the reasons starts with this text."""
         return any(reason.startswith(beginning) for reason in self.reasons)
 
 
 FIGURES: Final = tuple(field.name for field in msgspec.structs.fields(WorkloadResult) if field.type is Figure)
-"""The figures of a workload that differ from run to run."""
+"""The figures of a workload that can vary from run to run."""
 
 
 class Fix(msgspec.Struct, frozen=True):
     """A change that would reduce the harm of a reclaim.
 
     Attributes:
-        why: what is wrong, and what this changes.
-        manifest: a new object, or the change of one as a merge patch.
-        tried: whether a rehearsal with all fixes was better than one without this fix; None: not tried.
+        why: the problem, and how this change helps.
+        manifest: a new object, or a merge patch for an existing one.
+        tried: whether a rehearsal with all fixes is better than one without this fix; None if untried.
     """
 
     why: str
@@ -211,7 +211,7 @@ class Fix(msgspec.Struct, frozen=True):
 
 
 class RehearsalSummary(msgspec.Struct, frozen=True, rename="camel"):
-    """The figures of all workloads together."""
+    """The total figures of all workloads."""
 
     moved: Figure
     pending: Figure
@@ -225,8 +225,8 @@ class FigureChange(msgspec.Struct, frozen=True):
 
     Attributes:
         kind, namespace, name: the workload.
-        figure: its name in `-o json`.
-        before, after: its range.
+        figure: the name of the figure in `-o json`.
+        before, after: the range of the figure.
     """
 
     kind: str
@@ -244,8 +244,8 @@ class RehearsalComparison(msgspec.Struct, frozen=True):
     """The figures that are worse or better than in another rehearsal.
 
     Attributes:
-        base: what it is compared with.
-        worse, better: the figures that differ by more than runs do.
+        base: the name of the other rehearsal.
+        worse, better: the figures whose ranges don't overlap.
     """
 
     base: str
@@ -257,18 +257,18 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a rehearsal.
 
     Attributes:
-        lost: what was reclaimed: ``NodePool/gpu-spot``, ``zone a``.
-        runs: how often it was rehearsed.
-        scheduler: version of the scheduler.
-        programs: the folder that it was run from.
-        not_simulated: what the result leaves out, a sentence each.
-        summary: the figures of all workloads.
-        workloads: those that the reclaim touches, those with pending Pods first.
-        fixes: what would reduce the harm.
-        windows: what the providers do with the lost nodes.
-        pools: capacity by pool.
-        comparison: with another rehearsal, where that was asked for.
-        fixed: the same with these fixes, where that was asked for.
+        lost: the reclaimed selections, such as ``NodePool/gpu-spot`` or ``zone a``.
+        runs: the number of runs.
+        scheduler: the version of the scheduler.
+        programs: the folder that contains the scheduler.
+        not_simulated: the aspects that the result ignores, one sentence each.
+        summary: the total figures of all workloads.
+        workloads: the affected workloads, starting with the most pending Pods.
+        fixes: changes that would reduce the harm.
+        windows: the actions of the providers on the lost nodes.
+        pools: the capacity of each pool.
+        comparison: the comparison with another rehearsal, if requested.
+        fixed: the rehearsal with the fixes, if requested.
     """
 
     lost: tuple[str, ...]
@@ -286,7 +286,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sides(self) -> list[tuple[WorkloadResult, WorkloadResult | None]]:
-        """Return each workload as it is and, where the fixes were tried, with them; not those that go with nodes."""
+        """Return each workload without and, if they were tried, with the fixes. Omit those that go with nodes."""
         before, after = (
             {workload.identity: workload for workload in side.workloads if not workload.goes_with_nodes}
             for side in (self, self.fixed or self)

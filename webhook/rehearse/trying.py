@@ -1,4 +1,4 @@
-"""Try fixes: rehearse with all of them, and then without each."""
+"""Try fixes: rehearse with all of them, then with all but one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ONE_RUN: Final = 1
 
 
 def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], Rehearsal], seconds: float) -> Rehearsal:
-    """Return a rehearsal with the one with all of its fixes, which are ranked by what each adds to the others.
+    """Return the rehearsal with the results of its fixes, ranked by how much each adds to the others.
 
-    ``rehearse`` takes the fixes, and the number of runs if it isn't the usual one. No rehearsal begins that is expected
-    to end later than after so many seconds. Raise CannotJudgeError.
+    ``rehearse`` takes the fixes and the number of runs; None means the default. A fix stays untried if its rehearsal
+    would end after ``seconds``, judging by the longest so far. Raise CannotJudgeError.
     """
     began = time.monotonic()
     fixed = rehearse(base.fixes, None)
@@ -46,7 +46,7 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
 
 
 def _harm(result: Rehearsal) -> tuple[float, ...]:
-    """Return the harm at the end of a rehearsal, the worst first."""
+    """Return the harm at the end of a rehearsal, the most severe figure first."""
     summary = result.summary
     figures = (summary.pending, summary.missing, summary.killed_early, summary.work_lost_gpu_hours)
     return (sum(workload.failed for workload in result.workloads), *(figure.max or 0.0 for figure in figures))

@@ -1,4 +1,4 @@
-"""Say in one sentence what a reclaim does, for the person who decides: the worst of its runs."""
+"""Summarize the effects of a reclaim in one sentence, from the worst run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 _KIND: Final = re.compile(r"\b[A-Z]\w*/")
 _NAMED: Final = 6
-"""Nodes or workloads that are named; more are only counted."""
+"""The maximum number of nodes or workloads to name; more are only counted."""
 _BOTH: Final = 2
 
 
 def verdict_of(result: Rehearsal) -> str:
-    """Return the sentence."""
+    """Return the verdict as a sentence."""
     return f"Losing {_KIND.sub('', ', '.join(result.lost))}: {effects_of(result)}."
 
 
 def effects_of(result: Rehearsal) -> str:
-    """Return the sentence without what is lost, and without the full stop."""
+    """Return the verdict without the lost nodes and without a period."""
     workloads = [workload for workload in result.workloads if not workload.goes_with_nodes]
     pods = sum(map(_affected, workloads))
     failures = [*_failures(workloads)]
@@ -51,14 +51,14 @@ def effects_of(result: Rehearsal) -> str:
 
 
 def nodes_of(result: Rehearsal) -> str:
-    """Return how many nodes are lost and, if they are few, which."""
+    """Return the number of lost nodes and, if they are few, their names."""
     nodes = sorted(node for window in result.windows for node in window.nodes)
     names = f" ({', '.join(nodes)})" if len(nodes) <= _NAMED else ""
     return f"{counted(len(nodes), 'node')} lost{names}"
 
 
 def expected_of(result: Rehearsal) -> str:
-    """Return which Pods stop with their nodes, as they are meant to. Return an empty string if none does."""
+    """Return the Pods that are expected to stop with their nodes, or an empty string if there are none."""
     workloads = [workload for workload in result.workloads if workload.goes_with_nodes]
     pods = counted(sum(workload.lost for workload in workloads), "Pod")
     names = ", ".join(f"{workload.kind} {workload.name}" for workload in workloads[:_NAMED])
@@ -67,13 +67,13 @@ def expected_of(result: Rehearsal) -> str:
 
 
 def _affected(workload: WorkloadResult) -> int:
-    """Return how many Pods are lost, or the reclaim affects on other nodes."""
+    """Return how many Pods the reclaim affects, on lost nodes or on others."""
     unplaced = (workload.pending.max or 0) + (workload.missing.max or 0)
     return max(workload.lost, int(unplaced), int(workload.killed_early.max or 0))
 
 
 def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
-    """Yield which Jobs fail, as a whole or in part."""
+    """Yield the Jobs that fail, completely or partly."""
     failed = [workload.name for workload in workloads if workload.failed]
     if failed:
         yield f"Job {failed[0]} fails" if len(failed) == 1 else f"{len(failed)} Jobs fail"
@@ -83,7 +83,7 @@ def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
 
 
 def _outages(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
-    """Yield which services have no ready Pod, and for how long. Jobs and Pods without an owner are no services."""
+    """Yield the services without a ready Pod, and for how long. Jobs and bare Pods don't count as services."""
     services = [service for service in workloads if service.kind != "Pod" and "Job" not in service.kind]
     unending = [service.name for service in services if service.down_seconds.max is None]
     if unending:

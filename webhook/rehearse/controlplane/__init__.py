@@ -1,5 +1,5 @@
-"""Start a real Kubernetes control plane on loopback, for rehearsals and tests; the webhook itself never starts one.
+"""Start a real Kubernetes control plane on loopback, for rehearsals and tests. The webhook itself never starts one.
 
-Get its programs (`binaries`, `images`), start them (`process`, `servers`, `credentials`), and hold them together
-(`control_plane`).
+`binaries` and `images` get the programs; `process`, `servers`, and `credentials` start them; `control_plane` manages
+the whole.
 """

@@ -1,7 +1,7 @@
-"""Find or build the programs of a control plane, all in Go.
+"""Find or build the programs of a control plane, all written in Go.
 
-They are looked for in `KUBEBUILDER_ASSETS`, then in the user's cache folder; else built with Go from the modules
-next to this file. `spotgate rehearse --prepare` does only that. Rehearsals also copy them from images (`images.py`).
+Search `KUBEBUILDER_ASSETS`, then the user's cache folder. If the programs are in neither, build them with Go from the
+modules next to this file. Rehearsals can also copy them from container images (`images.py`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ PLATFORM: Final = f"{sys.platform}-{platform.machine()}"
 
 
 class BinariesError(Exception):
-    """Missing programs; the message says why and what to do."""
+    """An error about missing programs; the message gives the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module and the programs that are built from it.
+    """A Go module and the programs built from it.
 
     Attributes:
-        directory: where its go.mod is.
-        source: the Go module whose version counts.
-        packages: program -> Go package.
+        directory: the folder of its go.mod.
+        source: the required Go module whose version the programs report.
+        packages: the Go package of each program.
+        ldflags: the linker flags; `{version}`, `{major}`, and `{minor}` are replaced.
     """
 
     directory: Path
@@ -48,25 +49,25 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Return the name of its folder."""
+        """Return the name of the module's folder."""
         return self.directory.name
 
     @property
     def version(self) -> str:
-        """Return the version that its go.mod requires, as in `v1.37.2`."""
+        """Return the version of `source` that go.mod requires, such as `v1.37.2`."""
         required = re.findall(r"^\s*(?:require )?(\S+) (v\S+)", (self.directory / "go.mod").read_text(), re.MULTILINE)
         return str(dict(required)[self.source])
 
     @property
     def key(self) -> str:
-        """Return the name of its build: another version, dependency, flag or platform makes another one."""
+        """Return the cache key of the build. It depends on the version, dependencies, flags, and platform."""
         digest = hashlib.sha256(self.ldflags.encode())
         for file in ("go.mod", "go.sum", *sorted(path.name for path in self.directory.glob("*.go"))):
             digest.update((self.directory / file).read_bytes())
         return f"{self.name}-{self.version}-{PLATFORM}-{digest.hexdigest()[:12]}"
 
     def flags(self) -> list[str]:
-        """Return what `go build` is given."""
+        """Return the flags for `go build`."""
         _, major, minor, _ = re.split(r"[v.]", self.version, maxsplit=3)
         return ["-trimpath", "-ldflags", self.ldflags.format(version=self.version, major=major, minor=minor)]
 
@@ -79,7 +80,7 @@ KUBERNETES: Final = Module(
         name: f"k8s.io/kubernetes/cmd/{name}"
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     },
-    # Without these flags every program reports v0.0.0, and checks of the version fail.
+    # Without these flags, every program reports v0.0.0 and version checks fail.
     ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} "
     f"-X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
 )
@@ -94,22 +95,22 @@ EVERYTHING: Final = frozenset(name for module in CONTROL_PLANE for name in modul
 
 
 def report(line: str) -> None:
-    """Print on stderr a line about work that takes long."""
+    """Print a line about slow work to stderr."""
     sys.stderr.write(f"spotgate: {line}\n")
     sys.stderr.flush()
 
 
 def cache_directory() -> Path:
-    """Return the folder where programs are kept; deleting it is always safe."""
+    """Return the folder that caches programs; it is always safe to delete."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spotgate" / "controlplane"
 
 
 def find_or_build(
     names: Collection[str] = EVERYTHING, *, modules: Collection[Module] = CONTROL_PLANE
 ) -> dict[str, Path]:
-    """Return the path of each named program of these modules. May build, which takes minutes, once.
+    """Return the path of each named program. Build the programs if necessary, which takes minutes.
 
-    All come from one place, so that their versions fit each other. Raise BinariesError.
+    All programs come from the same place, so that their versions match. Raise BinariesError.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets and has_programs(Path(assets), names):
@@ -131,12 +132,12 @@ def find_or_build(
 
 
 def has_programs(directory: Path, names: Collection[str]) -> bool:
-    """Return whether the directory has all of these programs, executable."""
+    """Return whether the directory contains all of these programs and they are executable."""
     return all(os.access(directory / name, os.X_OK) for name in names)
 
 
 def find_go() -> str:
-    """Return the path of Go, on the PATH or next to Python. Raise BinariesError."""
+    """Return the path of `go`, from the PATH or the folder of the Python interpreter. Raise BinariesError."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise BinariesError(
@@ -148,10 +149,10 @@ def find_go() -> str:
 
 
 def fill_cache(sources: Mapping[str, Callable[[Path], None]]) -> None:
-    """Add the programs that the cache lacks; one process does that at a time. Raise BinariesError.
+    """Add missing programs to the cache. A file lock allows one process at a time. Raise BinariesError.
 
-    ``sources`` maps a program's path in the cache to what writes the program to a file. The kernel releases the lock if
-    the process ends.
+    ``sources`` maps a program's path in the cache to a function that writes the program to a file. If the process ends,
+    the kernel releases the lock.
     """
     cache = cache_directory()
     try:

@@ -1,11 +1,11 @@
-"""Start and stop a Kubernetes control plane of its own on loopback.
+"""Start and stop a private Kubernetes control plane on loopback.
 
     with reserve_control_plane(find_or_build()) as plane:
         plane.start_etcd()
         plane.start_api_server()
 
-When the block ends, no process and no file is left. If the program is killed, the kernel (of Linux) ends the processes.
-Start it from a thread that lives as long: the kernel takes the end of that thread for the end of the program.
+The end of the block removes all processes and files. If spotgate is killed, the Linux kernel kills the processes. Start
+the control plane from a thread that outlives it: the kernel also kills the processes when that thread ends.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Four seconds on a quiet machine with two cores; this is for one where everything runs at once.
+# A start takes 4 s on an idle machine with two cores. This limit is for a busy machine.
 START_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
 _ANSWER_SECONDS: Final = 5.0
 
 
 class ControlPlaneError(Exception):
-    """A control plane that does not run; the message ends with the last lines of its server's log."""
+    """An error of a control plane that doesn't run; the message ends with the last lines of the server's log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """A control plane on reserved ports. Logs and all other files are in `directory`."""
+    """A control plane on reserved ports. `directory` contains the logs and all other files."""
 
     binaries: Mapping[str, Path]
     directory: Path
@@ -58,32 +58,32 @@ class ControlPlane:
 
     @property
     def etcd_url(self) -> str:
-        """Return the address at which etcd has its clients."""
+        """Return etcd's client URL."""
         return f"http://127.0.0.1:{self.etcd_port}"
 
     def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
-        """Start a program, by default the one of this name; it ends with the control plane."""
+        """Start a program, by default the one with this name. It ends with the control plane."""
         command = [str(self.binaries.get(program or name, program)), *flags]
         process = Process(name, command, self.directory / f"{name}.log")
         process.start()
         self.processes[name] = process
 
     def start_etcd(self) -> None:
-        """Start etcd, which keeps nothing."""
+        """Start etcd with a temporary data directory."""
         self.start("etcd", servers.etcd(self.directory, port=self.etcd_port, peer_port=self.peer_port))
 
     def start_api_server(self, *flags: str) -> None:
-        """Start the API server on etcd, with further flags, and wait until it is ready. Raise ControlPlaneError."""
+        """Start the API server with these extra flags, and wait until it is ready. Raise ControlPlaneError."""
         own = servers.api_server(self.credentials, port=self.port, etcd_url=self.etcd_url)
         self.start("kube-apiserver", [*own, *flags])
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait until the API server says that it is. Raise ControlPlaneError."""
+        """Wait until the API server's /readyz succeeds. Raise ControlPlaneError."""
         self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", self.credentials.authority))
 
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
-        """Return what the probe finds. Raise ControlPlaneError if that takes too long, or a server has ended."""
+        """Return the probe's first result that isn't None. Raise ControlPlaneError on a timeout or if a server ends."""
         deadline = time.monotonic() + START_SECONDS
         while (answer := probe()) is None:
             self.expect_running()
@@ -99,13 +99,13 @@ class ControlPlane:
                 raise ControlPlaneError(process.explain_exit())
 
     def logs(self) -> str:
-        """Return the last lines of every server."""
+        """Return the last lines of every server's log."""
         return "\n".join(f"--- {name}\n{process.tail(8)}" for name, process in self.processes.items())
 
 
 @contextlib.contextmanager
 def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane]:
-    """Yield a control plane with its credentials and ports, and nothing started yet."""
+    """Yield a control plane that has credentials and ports, but no running server."""
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spotgate-kubernetes-")))
         port, etcd_port, peer_port = (stack.enter_context(reserve_port()).getsockname()[1] for _ in range(3))
@@ -118,7 +118,7 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
 
 
 def answer_of(url: str, authority: Path | None = None) -> str | None:
-    """Return what a server answers whose certificate is of this CA. Return None unless it answers with success."""
+    """Return the body of the server's response, or None if the request fails. ``authority`` is the server's CA."""
     tls = ssl.create_default_context(cafile=authority) if authority is not None else None
     try:
         with urlopen(url, timeout=_ANSWER_SECONDS, context=tls) as response:  # noqa: S310 - http or https, on loopback

@@ -1,4 +1,4 @@
-"""Create the credentials of a control plane: certificates, keys, tokens, kubeconfigs."""
+"""Create the credentials of a control plane: certificates, keys, tokens, and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# Users and their groups. RBAC has rules for the two servers; KWOK plays all kubelets, so it may do anything.
+# Users and their groups. RBAC has default roles for the two servers. KWOK acts as every kubelet, so it is an admin.
 GROUPS: Final = {
     "admin": ["system:masters"],
     "kwok": ["system:masters"],
@@ -29,10 +29,10 @@ class Credentials:
 
     Attributes:
         url: the address of the API server.
-        tokens: the token of each user of GROUPS.
-        authority: the CA that the API server's certificate is verified with.
-        certificate, key: the API server's own, which also sign and verify ServiceAccount tokens.
-        token_file: the tokens as `--token-auth-file` wants them.
+        tokens: the bearer token of each user in GROUPS.
+        authority: the CA of the API server's certificate.
+        certificate, key: the API server's serving certificate and key; also used for ServiceAccount tokens.
+        token_file: the tokens in the format of `--token-auth-file`.
     """
 
     directory: Path
@@ -44,11 +44,11 @@ class Credentials:
     token_file: Path
 
     def kubeconfig(self, user: str) -> Path:
-        """Return the kubeconfig of a user of GROUPS."""
+        """Return the path of the kubeconfig of a user in GROUPS."""
         return self.directory / f"{user}.kubeconfig"
 
     def write_kubeconfig(self, path: Path, user: dict[str, str | Sequence[str]]) -> None:
-        """Write a kubeconfig whose `user` part is the one given."""
+        """Write a kubeconfig with this `user` section."""
         cluster = {"server": self.url, "certificate-authority": str(self.authority)}
         config = {
             "apiVersion": "v1",
@@ -62,7 +62,7 @@ class Credentials:
 
 
 def create_credentials(directory: Path, *, port: int) -> Credentials:
-    """Make everything new in `directory`, which exists and which others may not read."""
+    """Create all credentials in `directory`, which must exist and be private."""
     tokens = {user: secrets.token_hex(16) for user in GROUPS}
     names = ("ca.crt", "apiserver.crt", "apiserver.key", "tokens.csv")
     credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens, *(directory / name for name in names))

@@ -1,4 +1,4 @@
-"""Take a control plane's programs out of the container images that Kubernetes, etcd and KWOK publish, for Linux."""
+"""Copy a control plane's programs from the container images of Kubernetes, etcd, and KWOK, for Linux."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 ENGINES: Final = ("docker", "podman", "nerdctl")
 REGISTRY: Final = "registry.k8s.io"
 
-# What kubeadm of Kubernetes 1.37 takes for 1.34 to 1.37: cmd/kubeadm/app/constants/constants.go.
+# kubeadm 1.37 uses this version for Kubernetes 1.34 to 1.37: cmd/kubeadm/app/constants/constants.go.
 ETCD_TAG: Final = "3.7.0-0"
 
 KUBERNETES_TAG: Final = "v1.37.0"
-"""The version of Kubernetes in the image of rehearsals: the newest whose digests are here. See the Dockerfile."""
+"""The Kubernetes version of the rehearsal image: the newest with pinned digests. See the Dockerfile."""
 
-# Of the images for all platforms; etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. Those of Kubernetes
-# are as two other projects pin them, and were not compared with the registry. What has none here, as Kubernetes 1.37.2,
-# is taken by its tag.
+# Digests of the multi-platform images. etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. The Kubernetes
+# digests are those that two other projects pin; they weren't compared with the registry. Images without a digest, such
+# as those of Kubernetes 1.37.2, are pulled by tag.
 DIGESTS: Final = {
     "kube-apiserver:v1.37.0": "sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70",
     "kube-controller-manager:v1.37.0": "sha256:997c997924eb8574f63f204a0b0af133aaf33c10df84009c32d34037f4e0e077",
@@ -33,14 +33,14 @@ DIGESTS: Final = {
     "kwok/kwok:v0.8.0": "sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0",
 }
 IMAGE: Final = "-image"
-"""How the names of folders of the cache end that come from images."""
+"""The suffix of cache folders whose programs come from images."""
 
 _SECONDS: Final = 600.0
-"""An image has 20 to 70 MB; slower than this is stuck."""
+"""The timeout of one command of the container engine; an image is 20 to 70 MB."""
 
 
 def folders_of(version: str) -> dict[str, dict[str, str]]:
-    """Return what a control plane of this version of Kubernetes needs: by folder of the cache, programs and images."""
+    """Return the programs and images for this Kubernetes version, by cache folder."""
     names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     return {
         f"etcd-v{ETCD_TAG.partition('-')[0]}-{PLATFORM}{IMAGE}": {"etcd": _reference(f"etcd:{ETCD_TAG}")},
@@ -50,13 +50,13 @@ def folders_of(version: str) -> dict[str, dict[str, str]]:
 
 
 def _reference(image: str) -> str:
-    """Return what an engine pulls: not all take a tag and a digest."""
+    """Return the image reference to pull. It has a tag or a digest: not every engine accepts both."""
     digest = DIGESTS.get(image)
     return f"{REGISTRY}/{image.partition(':')[0]}@{digest}" if digest else f"{REGISTRY}/{image}"
 
 
 def copy_from_images(version: str) -> None:
-    """Copy what the cache lacks for this version of Kubernetes out of images. Raise BinariesError."""
+    """Copy missing programs for this Kubernetes version from images to the cache. Raise BinariesError."""
     if sys.platform != "linux":
         raise BinariesError("container images have programs for Linux alone, so they can't be used here")
     engine = next(filter(shutil.which, ENGINES), None)
@@ -74,7 +74,7 @@ def copy_from_images(version: str) -> None:
 
 
 def _copy(engine: str, image: str, target: Path) -> None:
-    """Copy a program out of the `/usr/local/bin` of an image."""
+    """Copy a program from the image's `/usr/local/bin`."""
     report(f"copying {target.name} from {image} with {engine}")
     container = _run(engine, "create", image, target.name).split()[-1]
     try:

@@ -1,4 +1,4 @@
-"""Run a server of the control plane as a child process: its log, its end, and a port that is surely its own."""
+"""Run a control plane server as a child process, with a log file and a reserved port."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WRAPPER: Final = Path(__file__).with_name("run_with_parent.py")
 
 
 def reserve_port() -> socket.socket:
-    """Bind a free port on loopback without listening; its server must set SO_REUSEPORT.
+    """Bind a free port on loopback without listening. The server must set SO_REUSEPORT to share the port.
 
-    While the socket is open, no other program gets the port, even if the server restarts.
+    While the socket is open, no other program can bind the port, even if the server restarts.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -30,7 +30,7 @@ def reserve_port() -> socket.socket:
 
 @dataclass(slots=True)
 class Process:
-    """Run a server that leaves nothing behind: it ends by `kill`, or with the thread that started it."""
+    """A server process. It ends on `kill`, or with the thread that started it."""
 
     name: str
     command: Sequence[str]
@@ -39,35 +39,35 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Return its process id; it has been started."""
+        """Return the process ID. The process must be started."""
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """Return what it ended with. Return None while it runs."""
+        """Return the exit code, or None while the process runs."""
         return self._child.poll()
 
     def start(self) -> None:
-        """Start it, again if it was killed; its output goes to the end of `log`."""
+        """Start the process, or restart it after `kill`. Append its output to `log`."""
         wrapped = [sys.executable, "-ISE", str(WRAPPER), str(os.getpid()), *self.command]
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C in the terminal is for the program, which then ends it in its order.
+            # In a new session, Ctrl-C in the terminal reaches only spotgate, which then stops the servers in order.
             self._child = subprocess.Popen(  # noqa: S603 - a program of the control plane
                 wrapped, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:
-        """End it and whatever it started at once: nothing that it holds is kept."""
+        """Kill the process and its descendants, and wait for it to end. No state is saved."""
         if self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     def explain_exit(self) -> str:
-        """Return how it ended and its last words; it has ended."""
+        """Return how the process ended, with its last log lines. The process must have ended."""
         if self.exit_code == -signal.SIGKILL:
             return f"{self.name} was killed: the machine may have run out of memory"
         return f"{self.name} exited with {self.exit_code}; it said last:\n{self.tail()}"
 
     def tail(self, lines: int = 20) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,8 +1,8 @@
-"""Become the program named on the command line, and die with the parent.
+"""Replace this process with the program on the command line, and die when the parent dies.
 
 Usage: `run_with_parent.py PARENT_PID PROGRAM ARGS...`.
 
-A program that is killed runs no clean-up of its own; the kernel (of Linux) does this for it.
+A killed parent can't clean up its children, so the Linux kernel kills them.
 """
 
 from __future__ import annotations

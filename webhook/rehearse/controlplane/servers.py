@@ -1,4 +1,4 @@
-"""Return the command lines of a control plane's servers, and say why each flag is there."""
+"""Build the command lines of a control plane's servers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from webhook.rehearse.controlplane.credentials import Credentials
 
 NO_SERVICE_ACCOUNTS: Final = "--disable-admission-plugins=ServiceAccount"
-"""For an API server whose Pods need none, as nothing makes one."""
+"""For an API server without a ServiceAccount controller: Pods need no ServiceAccount."""
 
 
 def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
-    """Return the flags of etcd, on two ports that are reserved for it."""
+    """Return the flags of etcd for these two reserved ports."""
     client_url, peer_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [
         f"--data-dir={directory / 'etcd'}",
@@ -24,7 +24,7 @@ def etcd(directory: Path, *, port: int, peer_port: int) -> list[str]:
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=default={peer_url}",
         "--socket-reuse-port",
-        "--unsafe-no-fsync",  # nothing is kept
+        "--unsafe-no-fsync",  # the data is temporary
         "--log-level=error",
     ]
 
@@ -44,28 +44,28 @@ def api_server(credentials: Credentials, *, port: int, etcd_url: str) -> list[st
         f"--service-account-signing-key-file={credentials.key}",
         f"--service-account-key-file={credentials.certificate}",
         "--service-cluster-ip-range=10.96.0.0/16",
-        "--endpoint-reconciler-type=none",  # Endpoints may not hold a loopback address
+        "--endpoint-reconciler-type=none",  # Endpoints can't contain a loopback address
     ]
 
 
 def controller_manager(credentials: Credentials) -> list[str]:
-    """Return the flags of all controllers, each with a name of its own: the one that webhooks see in real clusters."""
+    """Return the flags of kube-controller-manager. Each controller uses its ServiceAccount, as in real clusters."""
     return [
         f"--kubeconfig={credentials.kubeconfig('system:kube-controller-manager')}",
         "--use-service-account-credentials",
         f"--service-account-private-key-file={credentials.key}",
         f"--root-ca-file={credentials.authority}",
-        # At the default of 20 requests per second they would take 5 s to start: each asks for its token first.
+        # At the default of 20 requests per second, the controllers take 5 s to start: each requests a token first.
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
-        "--node-monitor-grace-period=5m",  # no Node is lost because the machine is busy
+        "--node-monitor-grace-period=5m",  # a busy machine must not make Nodes NotReady
         "--leader-elect=false",
         "--secure-port=0",
     ]
 
 
 def scheduler(credentials: Credentials, config: Path, *, port: int) -> list[str]:
-    """Return the flags of the scheduler, whose metrics anyone may read; it has the API server's certificate."""
+    """Return the flags of the scheduler. It serves metrics without authorization, with the API server's certificate."""
     return [
         f"--config={config}",
         "--bind-address=127.0.0.1",
@@ -78,7 +78,7 @@ def scheduler(credentials: Credentials, config: Path, *, port: int) -> list[str]
 
 
 def kwok(credentials: Credentials, stages: Path) -> list[str]:
-    """Return the flags of KWOK, which keeps every Node alive and runs the Pods on it, as the stages say."""
+    """Return the flags of KWOK, which simulates the kubelet of every Node according to the stages."""
     return [
         f"--kubeconfig={credentials.kubeconfig('kwok')}",
         f"--config={stages}",
