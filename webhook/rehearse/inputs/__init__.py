@@ -1,1 +1,1 @@
-"""Take what is rehearsed: the cluster from manifests or a live API server, and what it is to lose."""
+"""Read the inputs of a rehearsal: the cluster, from manifests or a live API server, and the Nodes to lose."""

@@ -1,6 +1,6 @@
-"""Turn budgets over Pods of custom resources, such as CloneSets, into numbers of Pods.
+"""Rewrite budgets that cover Pods of custom resources, such as CloneSets, to absolute numbers.
 
-A real disruption controller asks the owners for their scale; neither they nor their definitions are in a rehearsal.
+The disruption controller reads the scale of the owners. A rehearsal has neither these owners nor their CRDs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def keep_counts(objects: Iterable[JSON]) -> None:
-    """Have budgets over Pods of custom resources demand as many Pods as their cluster has counted last."""
+    """Set minAvailable of budgets that cover Pods of custom resources to the desiredHealthy of their status."""
     pods = [value for value in objects if value["kind"] == POD.kind]
     custom = [pod["metadata"] for pod in pods if (owner := controller_of(pod)) and group_kind_of(owner) not in BY_NAME]
     for value in objects if custom else ():

@@ -1,7 +1,7 @@
-"""Gangs, whose Pods work only together: one loss is the whole gang's.
+"""Identify gangs: sets of Pods that work only together, so that the loss of one Pod stops all of them.
 
-Their controllers are not here, so a rehearsal models them: it makes the Jobs or Pods of manifests, and when a Pod of a
-gang is lost, it makes all of its Pods again.
+A rehearsal doesn't run the controllers of gangs; it models them. It creates the Jobs or Pods of their manifests, and
+when a gang loses a Pod, it recreates all Pods of the gang.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _MARKS: Final = (
     ("kueue.x-k8s.io/pod-group-name",),
     ("scheduling.x-k8s.io/pod-group",),
     ("pod-group.scheduling.sigs.k8s.io",),
-    ("scheduling.k8s.io/group-name",),  # Volcano's, as an annotation; so are the next three
+    ("scheduling.k8s.io/group-name",),  # Volcano sets this as an annotation; so are the next three
     ("scheduling.volcano.sh/group-name",),
     ("pod-group-name",),
     ("yunikorn.apache.org/task-group-name",),
     ("training.kubeflow.org/job-name",),
 )
-"""Labels or annotations of Pods that tell gangs apart, all of a set."""
+"""Sets of Pod labels or annotations. The values of all keys in a set identify a gang."""
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _RANK: Final = "batch.kubernetes.io/job-completion-index"
 
 
 def gang_of(pod: Pod) -> tuple[str, ...] | None:
-    """Return what the Pods of one gang have in common. Return None if the Pod works alone.
+    """Return the identity of the Pod's gang, or None if the Pod works alone.
 
-    A Pod that only a controller makes again which is not here is a gang of its own.
+    A Pod whose controller the rehearsal doesn't run is a gang with one member.
     """
     namespace, labels = pod.metadata.namespace, pod.labels
     if (group := pod.spec.schedulingGroup) is not None:
@@ -56,7 +56,7 @@ def gang_of(pod: Pod) -> tuple[str, ...] | None:
 
 
 def pods_without_controller(value: JSON) -> list[JSON]:
-    """Return the Jobs or Pods of a workload whose controller is not here. Return an empty list if it is unknown."""
+    """Return the Jobs or Pods that the controller of a JobSet or LeaderWorkerSet creates; empty for other kinds."""
     group_kind = group_kind_of(value)
     if group_kind == ("jobset.x-k8s.io", "JobSet"):
         return list(_jobs(value))
@@ -69,7 +69,7 @@ def _jobs(value: JSON) -> Iterator[JSON]:
             "jobset.sigs.k8s.io/jobset-name": value["metadata"]["name"],
             "jobset.sigs.k8s.io/replicatedjob-name": part["name"],
         }
-        # The JobSet restarts it, by creating all Jobs again.
+        # The JobSet controller restarts a gang by recreating all Jobs.
         spec = merge_patch(part["template"]["spec"], {"template": {"metadata": {"labels": labels}}})
         for index in range(part.get("replicas", 1)):
             made = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
@@ -93,7 +93,7 @@ def _groups(value: JSON) -> Iterator[JSON]:
 
 
 def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
-    """Return an object that a workload's controller makes, with the end of its name and its labels."""
+    """Return an object as created by the owner's controller. ``name`` is the suffix of its name."""
     metadata = owner["metadata"]
     uid = metadata.get("uid") or "00000000-0000-0000-0000-000000000000"
     reference = {key: owner[key] for key in ("apiVersion", "kind")} | {"name": metadata["name"], "uid": uid}

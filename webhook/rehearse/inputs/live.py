@@ -1,4 +1,4 @@
-"""Read a live cluster: no Secrets, ConfigMaps or values of environment variables."""
+"""Read a live cluster, without Secrets, ConfigMaps, or values of environment variables."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _ANSWER: Final = 30.0
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _ALIVE: Final = frozenset({"Pending", "Running"})
 _NONE: Final = {"pods": "0"}
-"""What a Node offers that has not yet said it."""
+"""The allocatable resources of a Node that hasn't reported any yet."""
 
 _ENVIRONMENT: Final = ("env", "envFrom", "command", "args")
-"""Where containers have what may be secret, and nothing here runs."""
+"""The container fields that may contain secrets; a rehearsal runs no containers."""
 
 
 def live_source(connection: Connection, changes: Iterable[Manifest], bundle: Bundle) -> ClusterSource:
-    """Return the cluster of the connection, with these changes. Raise CannotJudgeError."""
+    """Return the live cluster with these changes. Raise CannotJudgeError."""
     source = run_on_cluster("rehearse", connection, lambda api: _read(api, bundle))
     return source.with_changes(replace(change, value=without_environment(change.value)) for change in changes)
 
 
 def live_version(connection: Connection) -> str:
-    """Return the version of the cluster of the connection, such as v1.31.4-gke.100. Raise CannotJudgeError."""
+    """Return the version of the live cluster, such as v1.31.4-gke.100. Raise CannotJudgeError."""
     return run_on_cluster("rehearse", connection, lambda api: api_server_release(api, _ANSWER))
 
 
@@ -63,7 +63,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
                 raise
             notes.append(f"{plural} can't be read, and are taken for none: {error}")
             continue
-        if listing is not None:  # older clusters have no devices, and most have one kind of node pools
+        if listing is not None:  # older clusters lack resource.k8s.io, and most have one kind of node pool
             api_version = f"{group}/{listing.version}" if group else listing.version
             for value in listing.items.values():
                 if kind == NODE.kind:
@@ -79,7 +79,7 @@ def _decoded(_: ListedMetadata, raw: msgspec.Raw) -> JSON:
 
 
 def without_environment(value: Any) -> Any:
-    """Return the object without what its containers are told, which may be secret; Pods and templates alike."""
+    """Return the Pod or workload without the environment, command, and arguments of its containers."""
     if isinstance(value, dict):
         return {
             key: [_without(container) for container in item]

@@ -1,4 +1,4 @@
-"""Build the Nodes of a rehearsal: those given, those that pools without Nodes would have, and those that come."""
+"""Build the Nodes of a rehearsal from Node objects, and from node pools without Nodes."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ Offers: TypeAlias = "Mapping[str, Mapping[str, str]]"
 """The allocatable resources of a node, by instance type or pool."""
 
 CREATED: Final = "2026-01-01T00:00:00Z"
-"""When an object was made that does not say so; nothing depends on it."""
+"""The creation time of objects that have none; its value has no effect."""
 
 _DEFAULTS: Final = {"pods": "110", "ephemeral-storage": "100Gi"}
-"""The default resources of a node: the kubelet's default, and a small disk."""
+"""The default resources of a node: the kubelet's maximum of Pods, and a small disk."""
 
 _MOST_OF_ONE_POOL: Final = 20_000
-"""More nodes than any cluster can have, and than a rehearsal can take."""
+"""The maximum number of nodes of one pool in a rehearsal; real clusters have fewer."""
 
 _LISTED: Final = 20
-"""Names that an error lists."""
+"""The maximum number of names that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsedNode:
-    """A Node, and what its labels and the node pools say about it.
+    """A Node with the provider and node pool that its labels identify.
 
     Attributes:
-        value: the object.
-        pool_name: the pool's name in its labels; empty if they have none.
-        provider: its provider; None if no label names it.
-        pool: its pool; None if no object describes it.
-        spot: whether it is spot, by its own labels or its pool.
+        value: the Node object.
+        pool_name: the pool's name in the labels; empty if there is none.
+        provider: the provider; None if no label identifies it.
+        pool: the pool; None if no object describes it.
+        spot: whether the labels or the pool mark the Node as spot.
     """
 
     value: JSON
@@ -56,23 +56,23 @@ class RehearsedNode:
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return the Node's name."""
         return str(self.value["metadata"]["name"])
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return its labels."""
+        """Return the Node's labels."""
         labels: Mapping[str, str] = self.value["metadata"]["labels"]
         return labels
 
     @property
     def allocatable(self) -> dict[str, float]:
-        """Return what it offers, by resource, in whole units or bytes."""
+        """Return the allocatable amount of each resource, in whole units or bytes."""
         return {name: float(amount_of(quantity) or 0) for name, quantity in self.value["status"]["allocatable"].items()}
 
     @property
     def pool_names(self) -> set[str]:
-        """Return the names of its pool."""
+        """Return all names of the Node's pool: its label, object name, and provider name."""
         return {self.pool_name, *((self.pool.name, self.pool.pool_name) if self.pool is not None else ())} - {""}
 
 
@@ -87,13 +87,13 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
 
 
 def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
-    """Return the error for a name that no Node has; ``there`` has the names that Nodes have."""
+    """Return the error for a name that matches no Node; ``there`` contains the existing names."""
     names = f"{what}s: {listed(there, _LISTED) or 'none'}"
     return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {names}")
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
-    """Return a Node as the API server has one that runs, with what it offers."""
+    """Return the Node as the API server stores a ready one, with these allocatable resources."""
     metadata, status = stored_metadata(value["metadata"]), value.get("status") or {}
     metadata["labels"] = {HOSTNAME_LABEL: metadata["name"], **(metadata.get("labels") or {})}
     offered = {**_DEFAULTS, **allocatable}
@@ -112,7 +112,7 @@ def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:
 
 
 def stored_metadata(metadata: JSON) -> JSON:
-    """Return metadata as etcd has it: with a UID, and without what the API server adds when an object is read."""
+    """Return metadata as stored in etcd: with a UID, and without the fields that the API server adds on reads."""
     own = {key: field for key, field in metadata.items() if key not in {"managedFields", "resourceVersion"}}
     return {"uid": str(uuid.uuid4()), "creationTimestamp": CREATED, **own}
 
@@ -120,7 +120,7 @@ def stored_metadata(metadata: JSON) -> JSON:
 def nodes_of_pools(
     pools: Iterable[Pool], existing: Sequence[RehearsedNode], providers: Mapping[str, Provider], allocatable: Offers
 ) -> list[RehearsedNode]:
-    """Return the Nodes of those pools that have none, as many as each pool says. Raise CannotJudgeError."""
+    """Return the Nodes of pools without existing Nodes, in the size of each pool. Raise CannotJudgeError."""
     names = {node.pool_name for node in existing} - {""}
     empty = [pool for pool in pools if names.isdisjoint({pool.name, pool.pool_name})]
     offered = {**allocatable_by_type(existing), **allocatable}
@@ -132,19 +132,19 @@ def nodes_of_pools(
 
 
 def allocatable_by_type(nodes: Iterable[RehearsedNode]) -> dict[str, Mapping[str, str]]:
-    """Return what nodes of each instance type offer."""
+    """Return the allocatable resources of each instance type."""
     typed = ((node.labels.get(TYPE_LABEL) or (node.pool and node.pool.instance_type), node) for node in nodes)
     return {kind: node.value["status"]["allocatable"] for kind, node in typed if kind}
 
 
 def size_of(pool: Pool) -> int:
-    """Return how many nodes a pool says that it has."""
+    """Return the desired number of nodes of a pool."""
     desired = pool.desired if pool.size is None or pool.size.desired is None else pool.size.desired
     return max(desired or 0, 0)
 
 
 def node_numbers(size: int, whose: str) -> range:
-    """Return the numbers of so many nodes. Raise CannotJudgeError if a rehearsal can't take them."""
+    """Return the indexes of this many nodes. Raise CannotJudgeError if there are too many."""
     if size > _MOST_OF_ONE_POOL:
         raise CannotJudgeError(
             f"spotgate rehearse: {whose}: {size} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
@@ -153,7 +153,7 @@ def node_numbers(size: int, whose: str) -> range:
 
 
 def node_of_pool(pool: Pool, number: int, providers: Mapping[str, Provider], allocatable: Offers) -> JSON:
-    """Return a Node that the pool would have. Its zones take turns. Raise CannotJudgeError."""
+    """Return the pool's Node with this index. Indexes rotate through the zones. Raise CannotJudgeError."""
     provider = providers[pool.provider]
     name = f"{pool.name}-{number}"
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", HOSTNAME_LABEL: name, **pool.labels}

@@ -1,4 +1,4 @@
-"""List the kinds of objects that a rehearsal works with, and where the API server has them."""
+"""Define the kinds of objects that a rehearsal loads, and their paths in the API and in etcd."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class RehearsedKind(msgspec.Struct, frozen=True):
     """A kind of object that a rehearsal loads.
 
     Attributes:
-        group: of its API; empty for the core group.
-        kind: its name.
-        plural: the name of its resource.
-        namespaced: its objects are in namespaces.
-        stored_as: the folder of its objects in etcd, where that is not the plural.
+        group: the API group; empty for the core group.
+        kind: the name of the kind.
+        plural: the name of the resource.
+        namespaced: whether the objects are namespaced.
+        stored_as: the folder of the objects in etcd; empty if it is the plural.
     """
 
     group: str
@@ -40,27 +40,27 @@ class RehearsedKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Return the version of its API that a rehearsal reads."""
+        """Return the API version that a rehearsal reads."""
         return f"{self.group}/v1" if self.group else "v1"
 
     def key(self, metadata: Mapping[str, Any]) -> str:
-        """Return where etcd has the object."""
+        """Return the etcd key of the object with this metadata."""
         where = f"{metadata['namespace']}/" if self.namespaced else ""
         return f"/registry/{self.stored_as or self.plural}/{where}{metadata['name']}"
 
     def collection(self, api_version: str, namespace: str) -> str:
-        """Return the path at which objects of a namespace are created."""
+        """Return the API path of the objects in a namespace."""
         prefix = f"/apis/{api_version}" if self.group else f"/api/{api_version}"
         return f"{prefix}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{prefix}/{self.plural}"
 
 
-# Those that others refer to come first.
+# In order of creation: referenced kinds come first.
 KINDS: Final = (
     NAMESPACE := RehearsedKind("", "Namespace", "namespaces", namespaced=False),
     NODE := RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions"),
     RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
     RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
-    LIMIT_RANGE := RehearsedKind("", "LimitRange", "limitranges"),  # the API server writes its defaults into new Pods
+    LIMIT_RANGE := RehearsedKind("", "LimitRange", "limitranges"),  # the API server sets its defaults in new Pods
     QUOTA := RehearsedKind("", "ResourceQuota", "resourcequotas"),
     STORAGE_CLASS := RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False),
     RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
@@ -83,34 +83,34 @@ KINDS: Final = (
 )
 BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
 MAKERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
-"""The kinds of objects whose controllers make a number of Pods."""
+"""The kinds whose controllers create a number of Pods."""
 
 CONTROLLED_HERE: Final = frozenset({REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, DAEMON_SET})
-"""The kinds of owners whose controllers make a lost Pod again; those of Jobs may give up."""
+"""The kinds of owners whose controllers always replace a lost Pod. The Job controller may give up."""
 
 
 def group_kind_of(value: Mapping[str, Any]) -> GroupKind:
-    """Return the API group and kind of an object, or of the owner that a reference names."""
+    """Return the API group and kind of an object or an owner reference."""
     return value.get("apiVersion", "").rpartition("/")[0], value.get("kind", "")
 
 
 def kind_of_object(value: Mapping[str, Any]) -> RehearsedKind | None:
-    """Return the kind of an object. Return None if a rehearsal does not load such objects."""
+    """Return the kind of an object, or None if a rehearsal doesn't load this kind."""
     return BY_NAME.get(group_kind_of(value))
 
 
 def controller_of(value: Mapping[str, Any]) -> JSON | None:
-    """Return the reference to the owner that manages an object, or None."""
+    """Return the owner reference of the object's controller, or None."""
     return next((owner for owner in value["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
 
 
 def manifest_of(where: str, value: JSON) -> Manifest:
-    """Return an object that no file has as a manifest, with the words for where it is from."""
+    """Return an object as a manifest. ``where`` describes its origin instead of a file name."""
     return Manifest(Document(file=where, line=0, value=None, source=""), (), value["apiVersion"], value["kind"], value)
 
 
 def template_of(value: Mapping[str, Any] | None) -> Pod:
-    """Return a Pod, or a workload's pod template; an empty one if there is none."""
+    """Return the Pod, or a workload's pod template. Return an empty Pod if there is none."""
     template = value or {}
     if template.get("kind") != POD.kind:
         template = (template.get("spec") or {}).get("template") or {}
@@ -118,9 +118,9 @@ def template_of(value: Mapping[str, Any] | None) -> Pod:
 
 
 def requests_of(spec: PodSpec) -> Counter[str]:
-    """Return what a Pod requests, in whole units or bytes; a limit is a request, too.
+    """Return the resource requests of a Pod, in whole units or bytes. A limit is the default of a request.
 
-    Its own requests replace those of its containers, and its own limits only fill in for them.
+    Pod-level requests replace the sum over the containers; pod-level limits only add missing resources.
     Source: PodRequests in k8s.io/component-helpers/resource, and defaultPodRequests in pkg/apis/core/v1/defaults.go.
     """
     total: Counter[str] = Counter()
@@ -141,6 +141,6 @@ def _number(amount: str | float) -> int:
 
 
 def workload_identity(value: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the kind, namespace and name of an object."""
+    """Return the kind, namespace, and name of an object."""
     metadata = value["metadata"]
     return value["kind"], metadata.get("namespace", ""), metadata["name"]

@@ -1,4 +1,4 @@
-"""Select the Nodes that ``--lose`` names, with what their provider does with them, and build those of ``--grow``."""
+"""Select the Nodes of ``--lose`` with their reclaim windows, and build the Nodes of ``--grow``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.result import DrainedBy
 
 Growth: TypeAlias = tuple[str, int, float]
-"""A pool, the number of Nodes that come to it, and the second."""
+"""A pool, the number of Nodes to add, and the second after the notice."""
 
 _SHARE: Final = re.compile(r"(100|[1-9][0-9]?)%(?:of:(.+))?")
 _NAME: Final = re.compile(r"(?:(provider|type|zone|selector(?=:[^=]+=)):)?([^:%]+)")
@@ -38,17 +38,17 @@ _NAMINGS: Final[Mapping[str, tuple[str, Callable[[RehearsedNode], Iterable[str]]
     "type": ("instance type", lambda node: [node.labels.get(TYPE_LABEL, "")]),
     "zone": ("zone", lambda node: [node.labels.get(ZONE_LABEL, "")]),
 }
-"""What a name is of, and a Node's own names, by the word before the colon."""
+"""The noun for a name, and a Node's names of this sort, by the prefix before the colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The Nodes that are lost, and those that come.
+    """The lost Nodes, and the Nodes that are added.
 
     Attributes:
-        named: the selections, each with its kind: ``NodePool/gpu-spot``, ``30% of the spot nodes``.
-        windows: the lost Nodes, by what their provider does with them.
-        grown: the Nodes that come, each with its second after the notice.
+        named: the selections for display, such as ``NodePool/gpu-spot`` or ``30% of the spot nodes``.
+        windows: the reclaim windows with their lost Nodes.
+        grown: the added Nodes, each with its second after the notice.
     """
 
     named: tuple[str, ...]
@@ -61,15 +61,15 @@ class Loss:
         return frozenset(node for window in self.windows for node in window.nodes)
 
     def left_of(self, nodes: Iterable[RehearsedNode]) -> list[RehearsedNode]:
-        """Return the Nodes that are there in the end."""
+        """Return the Nodes that remain at the end, including the added ones."""
         lost = self.nodes
         return [node for node in (*nodes, *(new for _, new in self.grown)) if node.name not in lost]
 
 
 def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, drained_by: DrainedBy | None = None) -> Loss:
-    """Return what is lost; ``wanted`` has the values of ``--lose``.
+    """Return the lost Nodes; ``wanted`` contains the values of ``--lose``.
 
-    ``drained_by`` replaces what the providers' documents say. Raise CannotJudgeError if a value selects no Node.
+    ``drained_by`` overrides the provider documents. Raise CannotJudgeError if a value selects no Node.
     """
     named: dict[str, None] = {}
     nodes: dict[str, RehearsedNode] = {}
@@ -85,7 +85,7 @@ def loss_of(wanted: Iterable[str], snapshot: ClusterSnapshot, drained_by: Draine
 
 
 def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
-    """Return words for what is wanted, and its Nodes. A larger share has all Nodes of a smaller one."""
+    """Return the display name and the Nodes of a selection. A larger share includes the Nodes of a smaller one."""
     share = _SHARE.fullmatch(wanted)
     shown = "the spot nodes"
     selected: Sequence[RehearsedNode] = [node for node in snapshot.nodes if node.spot]
@@ -109,7 +109,11 @@ def _find(wanted: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[Rehears
 
 
 def _named(wanted: str, prefix: str, name: str, snapshot: ClusterSnapshot) -> tuple[str, Sequence[RehearsedNode]]:
-    """Return words for a name, and its Nodes: of a pool or a label all, else the spot ones, if there are any."""
+    """Return the display name and the Nodes of a name.
+
+    A pool or selector selects all of its Nodes, a provider only spot Nodes, and a type or zone its spot Nodes or, if
+    there are none, all.
+    """
     what, names_of = _NAMINGS[prefix]
     selected = sorted((node for node in snapshot.nodes if name in names_of(node)), key=lambda node: node.name)
     if not selected:
@@ -130,14 +134,14 @@ def _named(wanted: str, prefix: str, name: str, snapshot: ClusterSnapshot) -> tu
 
 
 def _kind_of(node: RehearsedNode) -> str:
-    """Return the kind of a Node's pool, as far as its provider has one."""
+    """Return the kind of a Node's pool, or ``Nodes`` if the provider has no pool objects."""
     if node.pool is not None:
         return node.pool.kind
     return node.provider.readers[0].kind if node.provider is not None and node.provider.pools_are_here else "Nodes"
 
 
 def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | None) -> ReclaimWindow:
-    """Return what a node's provider does with it; `nodes` is empty."""
+    """Return the reclaim window of a node's provider, with empty `nodes`."""
     chosen = f"--drained-by {drained_by}" if drained_by is not None else ""
     if node.provider is None:
         return ReclaimWindow("no known provider", (), 0, 0, 0, 0, drained_by or "eviction", assumes=chosen)
@@ -159,15 +163,15 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
         unevicted=unevicted,
         cordon_taint=timeline.cordon_taint.taint if timeline.cordon_taint is not None else None,
         tiers=timeline.drain_tiers,
-        forced=unevicted != timeline.unevicted_annotation,  # Karpenter's needsForceDelete, by the pool's own limit
+        forced=unevicted != timeline.unevicted_annotation,  # Karpenter's needsForceDelete, from the pool's limit
         assumes=chosen or timeline.assumes,
     )
 
 
 def grown_nodes(growth: Iterable[Growth], snapshot: ClusterSnapshot) -> list[tuple[float, RehearsedNode]]:
-    """Return the Nodes that arrive, each with its second: like the pool's others, or as the pool says.
+    """Return the added Nodes, each with its second. Copy an existing Node of the pool, or else use the pool's spec.
 
-    Raise CannotJudgeError if there is no such pool.
+    Raise CannotJudgeError if the pool doesn't exist.
     """
     nodes, pools, providers = snapshot.nodes, snapshot.pools, snapshot.bundle.providers
     grown: list[tuple[float, RehearsedNode]] = []

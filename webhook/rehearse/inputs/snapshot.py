@@ -1,4 +1,4 @@
-"""The cluster that is rehearsed: its objects, its Nodes and node pools, and what is not known about it."""
+"""Build the snapshot of the rehearsed cluster: its objects, Nodes, and node pools."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity
 
 PROVISIONER: Final = "rehearse.spotgate.dev"
-"""The provisioner of the StorageClasses that a rehearsal makes."""
+"""The provisioner of the StorageClasses that a rehearsal creates."""
 
 JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
-"""The finalizer by which the Job controller counts Pods."""
+"""The finalizer that the Job controller uses to count Pods."""
 
 _REHEARSED: Final = "rehearsed"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
@@ -62,15 +62,15 @@ class ClusterSnapshot:
     """A cluster at one moment.
 
     Attributes:
-        source: what it was made of.
-        bundle: the policies, and the providers.
-        allocatable: what a node of an instance type, or of a pool, offers, where neither Nodes nor providers say it.
-        existing: objects that are there when the rehearsal begins, such as Nodes: written to etcd as they are.
-        created: objects that the API server creates while it runs, and of which controllers make Pods.
-        nodes: its Nodes.
-        pools: its node pools, without those of other clusters.
-        state: the objects that tell spotgate of the cluster: node pools, Nodes, Namespaces.
-        not_simulated: what a rehearsal of it leaves out, a sentence each.
+        source: the objects that the snapshot is built from.
+        bundle: the policies and providers.
+        allocatable: the allocatable resources by instance type or pool, from ``--allocatable``.
+        existing: objects that exist when the rehearsal starts, such as Nodes. They are written directly to etcd.
+        created: objects to create through the API server, whose controllers create Pods.
+        nodes: the Nodes.
+        pools: the node pools, without those of other clusters.
+        state: the cluster state for spotgate: node pools, Nodes, and Namespaces.
+        not_simulated: the aspects that a rehearsal ignores, one sentence each.
     """
 
     source: ClusterSource
@@ -85,13 +85,13 @@ class ClusterSnapshot:
 
     @property
     def objects(self) -> Iterator[JSON]:
-        """Yield all of its objects."""
+        """Yield all objects, existing and created."""
         yield from self.existing
         yield from (manifest.value for manifest in self.created)
 
 
 def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> ClusterSnapshot:
-    """Return the cluster that these objects describe. Raise CannotJudgeError if they describe none."""
+    """Return the snapshot of the cluster. Raise CannotJudgeError if the objects are invalid or have no Nodes."""
     view = view_of(source.manifests, bundle.providers, complete=True, offline=not source.live)
     pools = [pool for pool in view.pools or () if not pool.elsewhere]
     source = replace(source, manifests=without_repeats(source.manifests))
@@ -110,7 +110,7 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> C
             created.append(structs.replace(manifest, value=value))
         elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
             existing.append(_as_stored(value, source.rolled_out))
-    # Quotas need their Namespace, which the API server creates only with the first Pod.
+    # Quotas need their Namespace, but NamespaceAutoProvision creates it only with the first Pod.
     there = {value["metadata"]["name"] for value in existing if value["kind"] == NAMESPACE.kind}
     limited = {value["metadata"]["namespace"] for value in existing if value["kind"] == QUOTA.kind}
     missing = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in limited - there)
@@ -155,14 +155,14 @@ class _Spec(msgspec.Struct):
 
 
 class _Workload(msgspec.Struct):
-    """The fields of an object that are read; the API server judges the others."""
+    """The fields of an object that a rehearsal reads. The API server validates the others."""
 
     metadata: ObjectMeta
     spec: _Spec | None = None
 
 
 def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
-    """Return the object in its namespace. Raise CannotJudgeError if what is read of it is malformed."""
+    """Return the object with its namespace set. Raise CannotJudgeError if a field that is read is malformed."""
     try:
         msgspec.convert(manifest.value, Pod if kind is POD else _Workload)
         if manifest.kind == BUDGET:
@@ -174,13 +174,13 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
         metadata.setdefault("namespace", "default")
     value = {**manifest.value, "metadata": metadata}
     if manifest.kind == STATEFUL_SET.kind and isinstance(spec := value.get("spec"), dict):
-        # Its controller counts these seconds by a clock that a rehearsal doesn't advance.
+        # The controller measures these seconds in real time, which a rehearsal doesn't simulate.
         value["spec"] = {key: member for key, member in spec.items() if key != "minReadySeconds"}
     return value
 
 
 def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
-    """Return whether an object exists before the rehearsal begins."""
+    """Return whether an object exists before the rehearsal starts."""
     runs = kind is POD and bool((value.get("spec") or {}).get("nodeName"))
     return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
 
@@ -188,9 +188,9 @@ def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
 def _made_of_others(
     others: Iterable[Manifest], objects: Iterable[JSON], bundle: Bundle
 ) -> tuple[list[Manifest], list[str]]:
-    """Return the Jobs and Pods of workloads whose controllers are not here, and notes on what is left out.
+    """Return the Jobs and Pods of workloads whose controllers a rehearsal doesn't run, and notes on omitted kinds.
 
-    Workloads whose controllers have made one of the objects are skipped. Raise CannotJudgeError if one can't be read.
+    Skip workloads that own one of the objects already. Raise CannotJudgeError if a workload is malformed.
     """
     owners = {
         (owner.get("kind"), value["metadata"].get("namespace", ""), owner.get("name"))
@@ -217,7 +217,7 @@ def _made_of_others(
 
 
 def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> None:
-    """Raise CannotJudgeError if there are no Nodes, or not those that Pods are on."""
+    """Raise CannotJudgeError if there are no Nodes, or a Pod is bound to a missing Node."""
     names = {node.name for node in nodes}
     if not names:
         raise CannotJudgeError(
@@ -233,7 +233,7 @@ def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> N
 
 
 def _storage_classes_for(objects: Sequence[JSON]) -> Iterator[Manifest]:
-    """Yield the StorageClasses that claims name, or leave to the default, and that are not among the objects."""
+    """Yield the missing StorageClasses that claims use by name or by default."""
     classes = [value["metadata"] for value in objects if value["kind"] == STORAGE_CLASS.kind]
     claims = [value for value in objects if value["kind"] == CLAIM.kind]
     for value in objects:
@@ -253,28 +253,28 @@ def _storage_classes_for(objects: Sequence[JSON]) -> Iterator[Manifest]:
 
 
 def _as_stored(value: JSON, rolled_out: frozenset[WorkloadIdentity] = frozenset()) -> JSON:
-    """Return an object as etcd is to have it: with a UID, and without what the API server adds when it is read."""
+    """Return an object as stored in etcd: with a UID, and without the fields that the API server adds on reads."""
     metadata = stored_metadata(value["metadata"])
     stored = {**value, "metadata": metadata}
     if value["kind"] == POD.kind:
-        # Those who would take other finalizers away are not here, and the Pod would never be gone.
+        # The owners of other finalizers don't run here, so the Pod could never be deleted.
         metadata["finalizers"] = [name for name in metadata.get("finalizers") or () if name == JOB_TRACKING]
         if not value.get("status") and value["spec"].get("nodeName"):
             types = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
             ready = [{"type": type_, "status": "True", "lastTransitionTime": CREATED} for type_ in types]
             stored["status"] = {"phase": "Running", "conditions": ready}
     elif value["kind"] == QUOTA.kind:
-        stored["status"] = {}  # what it counts in its cluster may not be here
+        stored["status"] = {}  # the status may count objects that the snapshot lacks
     elif value["kind"] in {STATEFUL_SET.kind, DAEMON_SET.kind}:
-        # Its revisions are not here, and its template may differ from what the Pods were made of: RollingUpdate would
-        # replace them.
+        # The snapshot has no ControllerRevisions, and the template may differ from that of the Pods. RollingUpdate
+        # would replace such Pods.
         strategy = "RollingUpdate" if workload_identity(value) in rolled_out else "OnDelete"
         stored["spec"] = {**value["spec"], "updateStrategy": {"type": strategy}}
     return stored
 
 
 def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
-    """Yield a sentence for each workload whose containers request nothing, where no LimitRange may say it for them."""
+    """Yield a note for each workload without resource requests, unless a LimitRange may set them."""
     limited = {manifest.namespace for manifest in created if manifest.kind == LIMIT_RANGE.kind}
     for manifest in created:
         spec = template_of(manifest.value).spec
@@ -286,7 +286,7 @@ def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
 
 
 def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:
-    """Return what a Node offers. Raise CannotJudgeError if it does not say so, or nothing that can be read."""
+    """Return a Node's allocatable resources. Raise CannotJudgeError if they are missing or aren't quantities."""
     status = manifest.value.get("status") or {}
     offered = status.get("allocatable") or status.get("capacity")
     if not offered:

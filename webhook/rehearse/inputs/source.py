@@ -1,4 +1,4 @@
-"""The objects that describe a cluster, from files or as read from it, with changes merged into them."""
+"""The objects of a cluster, from files or from the cluster itself, with changes merged into them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ WorkloadIdentity = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSource:
-    """The objects that describe a cluster.
+    """The objects of a cluster.
 
     Attributes:
         manifests: the objects.
-        live: they were read from a cluster: only new pools get Nodes, and no StorageClass is made.
-        notes: what could not be read, a sentence each.
-        version: of its API server; None if there is none.
-        new: the objects that changes have added, by kind, namespace and name.
-        rolled_out: the workloads whose pod template was changed, by the same.
+        live: whether they come from a live cluster. If so, only new pools get Nodes, and no StorageClass is added.
+        notes: the resources that couldn't be read, one sentence each.
+        version: the version of the API server; None if there is none.
+        new: the kind, namespace, and name of objects that changes added.
+        rolled_out: the kind, namespace, and name of workloads whose pod template changed.
     """
 
     manifests: Sequence[Manifest]
@@ -40,11 +40,11 @@ class ClusterSource:
     rolled_out: frozenset[WorkloadIdentity] = frozenset()
 
     def has_added(self, pool: Pool) -> bool:
-        """Return whether a change has added a pool."""
+        """Return whether a change added the pool."""
         return (pool.kind, pool.namespace or "default", pool.name) in self.new
 
     def with_changes(self, changes: Iterable[Manifest]) -> ClusterSource:
-        """Return the cluster after changes: each is merged into the object that is there, as a patch, or is new."""
+        """Return the cluster after changes. Each change is a merge patch of an existing object, or a new object."""
         manifests = {key_of(manifest): manifest for manifest in self.manifests}
         new, rolled_out = set(self.new), set(self.rolled_out)
         for change in changes:
@@ -55,7 +55,7 @@ class ClusterSource:
                 new.add(key[1:])
                 continue
             after = merge_patch(before.value, change.value)
-            if generation := after["metadata"].get("generation"):  # else its controller seems to have seen the change
+            if generation := after["metadata"].get("generation"):  # else observedGeneration already covers the change
                 after["metadata"] = {**after["metadata"], "generation": generation + 1}
             manifests[key] = structs.replace(before, value=after)
             if (after.get("spec") or {}).get("template") != (before.value.get("spec") or {}).get("template"):
@@ -64,19 +64,19 @@ class ClusterSource:
 
 
 def key_of(manifest: Manifest) -> tuple[str, str, str, str]:
-    """Return the group, kind, namespace and name of an object; one without a name is like no other."""
+    """Return the group, kind, namespace, and name of an object. An object without a name gets a unique key."""
     name = manifest.name or f"#{id(manifest)}"
     return (manifest.group, manifest.kind, manifest.namespace or "default", name)
 
 
 def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """Return the objects, one of those that are alike. Raise CannotJudgeError if two of the same name differ."""
-    kept: dict[tuple[str, ...], Manifest] = {}
+    """Return the objects without duplicates. Raise CannotJudgeError if two objects with the same key differ."""
+    unique: dict[tuple[str, ...], Manifest] = {}
     for manifest in manifests:
-        there = kept.setdefault(key_of(manifest), manifest)
-        if there.value != manifest.value:
+        first = unique.setdefault(key_of(manifest), manifest)
+        if first.value != manifest.value:
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "
-                f"{there.file}:{there.line}: leave out one of them, or rename it"
+                f"{first.file}:{first.line}: leave out one of them, or rename it"
             )
-    return list(kept.values())
+    return list(unique.values())

@@ -1,1 +1,1 @@
-"""Show a rehearsal in a format: a module for each, whose `show(rehearsal)` prints it."""
+"""Print a rehearsal. Each module implements one format, with a function `show(rehearsal)`."""

@@ -1,4 +1,4 @@
-"""Show a rehearsal as one page of HTML, with a picture: what happens to Pods, below what the provider does."""
+"""Print a rehearsal as an HTML page with a drawing: the states of Pods below the provider's actions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LEGEND: Final = (
     ("preStop", "starts"),
     ("lost", "pending"),
 )
-"""The color and the meaning of each `PodState`, from the bottom of a lane to its top."""
+"""The color and the label of each `PodState`, from the bottom of a lane to its top."""
 _LANES_AT_MOST: Final = 40
-"""Workloads that are drawn; a picture of more is not read."""
+"""The maximum number of workloads to draw; more would be unreadable."""
 
 _LEFT: Final = 206
 _RIGHT: Final = WIDTH - 110
@@ -38,7 +38,7 @@ _GIB: Final = 1 << 30
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print the page."""
+    """Print the HTML page."""
     print(
         page(
             "rehearse.html",
@@ -59,7 +59,7 @@ def show(rehearsal: Rehearsal) -> None:
 
 
 def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
-    """Yield the resources whose capacity matters."""
+    """Yield CPU, memory, and the extended resources that Pods request."""
     offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
     asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
     yield from (name for name in ("cpu", "memory") if name in offered)
@@ -67,13 +67,13 @@ def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
 
 
 def _requested_of(capacity: Capacity, resource: str) -> str:
-    """Return what Pods request of what nodes offer."""
+    """Return the requested and the allocatable amount of a resource as text."""
     amounts = (part.get(resource, 0) for part in (capacity.requested, capacity.allocatable))
     return " of ".join(f"{amount / _GIB:,.4g} GiB" if resource == "memory" else f"{amount:,.4g}" for amount in amounts)
 
 
 def reclaim_drawing(rehearsal: Rehearsal) -> str:
-    """Draw the first run for a page that includes the style of drawings; empty if there is no Pod."""
+    """Return an SVG drawing of the first run, or an empty string if there are no Pods. The page needs drawing.css."""
     workloads = [workload for workload, _ in rehearsal.sides if workload.states][:_LANES_AT_MOST]
     if not workloads:
         return ""

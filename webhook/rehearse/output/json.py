@@ -1,4 +1,4 @@
-"""Show a rehearsal as JSON: the figures, in a shape that is fixed."""
+"""Print a rehearsal as JSON in a stable schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "state
 
 
 def show(rehearsal: Rehearsal) -> None:
-    """Print the fixed shape, and the comparison and the rehearsal with the fixes where one was asked for."""
+    """Print the stable fields and, if requested, the comparison and the rehearsal with the fixes."""
     every: dict[str, Any] = msgspec.to_builtins(rehearsal)
     every["lostNodes"] = sorted(node for window in rehearsal.windows for node in window.nodes)
     every["drainedBy"] = ", ".join(sorted({window.drained_by for window in rehearsal.windows}))

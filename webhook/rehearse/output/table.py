@@ -1,4 +1,4 @@
-"""Show a rehearsal to people."""
+"""Print a rehearsal as text for the terminal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _lines(rehearsal: Rehearsal) -> Iterator[Line]:
 
 
 def _facts(rehearsal: Rehearsal) -> Iterator[Line]:
-    """Yield what providers do with the nodes, and the figures of all workloads together."""
+    """Yield the providers' actions on the nodes and the total figures of all workloads."""
     for window in rehearsal.windows:
         steps = ", ".join(f"{name} after {seconds:g} s" for seconds, name in window.moments if name != "cordon")
         yield [(f"{_INDENT}{window.provider}: {counted(len(window.nodes), 'node')}: {steps}", "dim")]
@@ -76,7 +76,7 @@ def _counts(figures: RehearsalSummary | WorkloadResult) -> Line:
 
 
 def _side_by_side(before: object, after: object) -> Iterator[Line]:
-    """Yield each figure as it is and, next to it, with the fixes."""
+    """Yield a line for each figure, without and with the fixes."""
     for name in FIGURES:
         old, new = getattr(before, name, None), getattr(after, name, None)
         if old and new and (name not in _SHOWN_IF_ANY or old.max or new.max):

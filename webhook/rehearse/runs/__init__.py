@@ -1,1 +1,1 @@
-"""Run a rehearsal: a control plane that holds the cluster, the reclaim on it, and the figures of what it did."""
+"""Run a rehearsal: start a control plane with the cluster, simulate the reclaim, and compute the figures."""

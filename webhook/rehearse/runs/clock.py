@@ -1,4 +1,4 @@
-"""The clock of a reclaim: what happens at which second after the notice."""
+"""The clock of a reclaim: a schedule of actions by second after the notice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Action: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Rank(IntEnum):
-    """The order of what happens in one second."""
+    """The order of actions in the same second."""
 
     CORDON = 1
     DRAIN = 2
@@ -25,10 +25,10 @@ class Rank(IntEnum):
 
 
 class Clock:
-    """What is going to happen.
+    """A schedule of actions.
 
     Attributes:
-        now: the second after the notice.
+        now: the current second after the notice.
     """
 
     def __init__(self) -> None:
@@ -36,16 +36,16 @@ class Clock:
         self._due: defaultdict[tuple[float, Rank], list[Action]] = defaultdict(list)
 
     def at(self, seconds: float, rank: Rank, action: Action) -> None:
-        """Plan an action."""
+        """Schedule an action."""
         self._due[seconds, rank].append(action)
 
     @property
     def next(self) -> float | None:
-        """Return the second in which something happens next, or None."""
+        """Return the second of the next action, or None if there is none."""
         return min(self._due)[0] if self._due else None
 
     def due(self) -> Iterator[tuple[Rank, list[Action]]]:
-        """Yield the actions of this second, those of one rank together; also those that they plan for it."""
+        """Yield the actions of the current second by rank, including those scheduled in the meantime."""
         while self.next == self.now:
             first = min(self._due)
             yield first[1], self._due.pop(first)

@@ -1,4 +1,4 @@
-"""Start the control plane of one run: an etcd that holds the cluster already, and the real components on it."""
+"""Start the control plane of one run: load the cluster into etcd, then start the Kubernetes components."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.programs import Programs
 
 Pairs = list[tuple[bytes, bytes]]
-"""Keys and values of etcd."""
+"""The keys and values of etcd."""
 
 STAGES: Final = Path(__file__).with_name("stages.yaml")
 
-# Nothing that would clean up, scale or mark Nodes by its own clock: owners may be missing, and no kubelet reports.
+# Without garbage collection, scaling, and node lifecycle: owners may be missing, and no kubelet sends heartbeats.
 _CONTROLLERS: Final = (
     "daemonset-controller",
     "deployment-controller",
@@ -55,7 +55,7 @@ _CONTROLLERS: Final = (
     "statefulset-controller",
 )
 _QPS: Final = 1000
-"""Requests per second that the scheduler may send: the default is for clusters that do other things, too."""
+"""The scheduler's client QPS. The default is for clusters with other clients."""
 
 _SYNCS: Final = 20
 _QUOTA_CONTROLLER: Final = "resourcequota-controller"
@@ -65,7 +65,7 @@ _EVENTS: Final = b"/registry/events/"
 _QUOTAS: Final = b"/registry/resourcequotas/"
 _PREFIX: Final = b"/registry/"
 _BATCH: Final = 64
-"""Writes of one transaction; etcd takes 128, and 1.5 MB."""
+"""The number of writes in a transaction; etcd allows 128, and 1.5 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class RunningCluster:
     """The control plane of a run.
 
     Attributes:
-        plane: its processes.
+        plane: the processes.
         metrics: the URL of the scheduler's metrics.
-        scheduler_names: the names that the scheduler answers to.
+        scheduler_names: the names of the scheduler's profiles.
     """
 
     plane: ControlPlane
@@ -83,14 +83,14 @@ class RunningCluster:
     scheduler_names: frozenset[str]
 
     def count_quotas(self, *, pause: bool) -> None:
-        """Have the quota controller count, or pause it.
+        """Pause or resume the quota controller.
 
-        A count misses the Pods that are being created, and nothing corrects it for minutes: quotas admit too many.
+        A count misses Pods that are being created, and the next count is minutes later: quotas would admit too many.
         """
         os.kill(self.plane.processes[_QUOTA_CONTROLLER].pid, signal.SIGSTOP if pause else signal.SIGCONT)
 
     def contents(self) -> Pairs:
-        """Return what its etcd has, for another run to begin with. Raise ControlPlaneError."""
+        """Return the contents of etcd as the start of another run. Raise ControlPlaneError."""
         last = _PREFIX[:-1] + bytes([_PREFIX[-1] + 1])
         answer = _ask_etcd(self.plane, "range", {"key": _encoded(_PREFIX), "range_end": _encoded(last)})
         pairs = ((base64.b64decode(entry["key"]), base64.b64decode(entry["value"])) for entry in answer.get("kvs", ()))
@@ -101,10 +101,10 @@ class RunningCluster:
 def start_rehearsal_cluster(
     contents: Pairs, snapshot: ClusterSnapshot, programs: Programs, options: RehearseOptions
 ) -> Iterator[RunningCluster]:
-    """Yield a control plane that runs and has these contents in its etcd; afterwards nothing of it is left.
+    """Yield a running control plane with these contents in etcd. Remove it afterwards.
 
-    The snapshot tells the webhook of the cluster. Raise ControlPlaneError if it does not start, and CannotJudgeError if
-    the scheduler's configuration can't be read.
+    The webhook reads the state of the cluster from the snapshot. Raise ControlPlaneError if a server doesn't start, and
+    CannotJudgeError if the scheduler's configuration is invalid.
     """
     with reserve_control_plane(programs.paths) as plane, reserve_port() as metrics:
         port = metrics.getsockname()[1]
@@ -117,7 +117,7 @@ def start_rehearsal_cluster(
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,
             "--enable-admission-plugins=NamespaceAutoProvision",
-            "--disable-admission-plugins=TaintNodesByCondition",  # nothing here would take its taints away again
+            "--disable-admission-plugins=TaintNodesByCondition",  # no controller here would remove the taints
             "--enable-priority-and-fairness=false",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=3000",
@@ -135,7 +135,7 @@ def start_rehearsal_cluster(
 
 
 def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
-    """Write the scheduler's configuration: what is given, and how it reaches this control plane."""
+    """Write the given or default configuration of the scheduler, adapted to this control plane. Return its path."""
     config: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     if given is not None:
         manifests = read_manifests([given])
@@ -149,7 +149,7 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
     config |= {
         "clientConnection": {"kubeconfig": kubeconfig, "qps": _QPS, "burst": 2 * _QPS},
         "leaderElection": {"leaderElect": False},
-        # A Pod that can't be scheduled is tried again at once.
+        # Retry unschedulable Pods immediately.
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 1,
         "profiles": [{"schedulerName": "default-scheduler", **profile} for profile in profiles],
@@ -160,7 +160,7 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
 
 
 def _start_webhook(plane: ControlPlane, options: RehearseOptions, snapshot: ClusterSnapshot) -> int:
-    """Start spotgate with the certificate of the API server. Return its port. Raise ControlPlaneError."""
+    """Start the webhook with the API server's certificate. Return its port. Raise ControlPlaneError."""
     state = plane.directory / "state.json"
     state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(snapshot.state)}))
     plane.start(
@@ -182,7 +182,7 @@ def _port_in(log: Path) -> int | None:
 
 
 def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
-    """Return the configuration that has the API server call spotgate for Pods that are made."""
+    """Return the MutatingWebhookConfiguration that calls spotgate on this port."""
     trust = {"caBundle": base64.b64encode(plane.credentials.authority.read_bytes()).decode()}
     configuration = next(iter(configurations(bundle, {"service": {"name": "spotgate", "namespace": "x"}})))
     for webhook in configuration["webhooks"]:
@@ -193,15 +193,15 @@ def _configuration(bundle: Bundle, plane: ControlPlane, port: int) -> JSON:
 
 
 def pairs_of(objects: Iterable[JSON]) -> Pairs:
-    """Return the key and value that etcd has of each object."""
+    """Return the etcd key and value of each object."""
     kinds = ((kind_of_object(value), value) for value in objects)
     return [(kind.key(value["metadata"]).encode(), msgspec.json.encode(value)) for kind, value in kinds if kind]
 
 
 def _load(plane: ControlPlane, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-    """Write these to an etcd before its API server starts, ten thousand objects in seconds. Raise ControlPlaneError.
+    """Write these pairs to etcd before the API server starts: 10,000 objects in seconds. Raise ControlPlaneError.
 
-    The API server reads JSON from etcd as it reads its own encoding, and converts and completes it.
+    The API server reads JSON from etcd like its own encoding, then converts and defaults it.
     """
     rest = iter(pairs)
     while batch := list(islice(rest, _BATCH)):

@@ -1,4 +1,4 @@
-"""Choose the Pods that a drainer evicts next, and when it tries again."""
+"""Choose the Pods that a drain evicts next, and the time of the next attempt."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import RehearsedPod
 
 PAUSE: Final = 5.0
-"""Seconds between two attempts of a drainer: EvictErrorRetryDelay of `kubectl drain`. Karpenter's pause grows to 10 s.
+"""Seconds between two eviction attempts: EvictErrorRetryDelay of `kubectl drain`. Karpenter backs off to 10 s.
 https://github.com/kubernetes/kubectl/blob/v0.37.2/pkg/cmd/drain/drain.go"""
 
 _CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 
 
 class Drain:
-    """The state of all drainers; it begins with the notice.
+    """The drains of all lost nodes, starting with the notice.
 
     Attributes:
         tried: the second of the last attempt.
@@ -38,12 +38,12 @@ class Drain:
         self._listed: set[str] = set()
 
     def begin(self, window: ReclaimWindow, pods: Iterable[RehearsedPod]) -> None:
-        """Begin to drain nodes: the drainer lists the Pods that are there now."""
+        """Start to drain the window's nodes. The drain lists the Pods that are on them now."""
         self._windows |= dict.fromkeys(window.nodes, window)
         self._listed.update(pod.seen.metadata.uid for pod in pods)
 
     def next_attempt(self, now: float, pods: Iterable[RehearsedPod]) -> float | None:
-        """Return when an attempt may succeed, at the earliest now or after the pause. Return None if none may."""
+        """Return the second of the next attempt that may succeed, now or after a pause, or None if there is none."""
         held = ((self.held_until(pod.seen), self._windows[pod.seen.node].kill) for pod in pods)
         first = min((max(now, until) for until, kill in held if until < kill), default=None)
         if first is None:
@@ -52,7 +52,7 @@ class Drain:
         return attempt + PAUSE if attempt == self.tried else attempt
 
     def held_until(self, pod: SeenPod) -> float:
-        """Return the second until which a Pod's annotation keeps the drain from evicting it."""
+        """Return the second until which the Pod's annotation blocks its eviction."""
         seconds = unevicted_seconds(pod, self._windows[pod.node].unevicted)
         started = pod.status.startTime
         if started is None or math.isinf(seconds):
@@ -60,7 +60,7 @@ class Drain:
         return seconds - (self._began - started).total_seconds()
 
     def in_turn(self, now: float, pods: Iterable[RehearsedPod]) -> Iterator[RehearsedPod]:
-        """Yield the Pods whose turn it is, of each node those of the first tier that is left there."""
+        """Yield the Pods to evict now: on each node, the Pods of the first remaining tier."""
         by_node: defaultdict[str, list[tuple[int, RehearsedPod]]] = defaultdict(list)
         for pod in pods:
             window = self._windows.get(pod.seen.node)
@@ -71,13 +71,13 @@ class Drain:
             yield from (pod for tier, pod in on_node if tier == first and pod.seen.lives)
 
     def why_left(self, pod: RehearsedPod) -> str:
-        """Return why no attempt was made to evict a Pod. Return an empty string if nothing drains its node."""
+        """Return why the drain didn't try to evict the Pod, or an empty string if its node isn't drained."""
         if pod.seen.node not in self._windows:
             return ""
         return self.why_exempt(pod) or "the drain evicts it only when the Pods before it are gone"
 
     def why_exempt(self, pod: RehearsedPod) -> str:
-        """Return why the drain leaves a Pod out. Return an empty string if it does not."""
+        """Return why the drain skips the Pod, or an empty string if it doesn't."""
         window = self._windows[pod.seen.node]
         if (taint := window.cordon_taint) and any(tolerates(own, taint) for own in pod.seen.spec.tolerations or ()):
             return f"it tolerates the taint {taint}, so the drain does not evict it"
@@ -93,7 +93,7 @@ def _is_of_daemon_set(pod: SeenPod) -> bool:
 
 
 def _tier(pod: SeenPod) -> int:
-    """Return when Karpenter evicts a Pod: groupPodsByPriority in terminator.go.
+    """Return the position of a Pod in Karpenter's drain order: groupPodsByPriority in terminator.go.
 
     https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/node/termination/terminator/terminator.go
     """

@@ -1,4 +1,4 @@
-"""The status of Pods that a kubelet stops; controllers judge by it."""
+"""The status of Pods that the kubelet stops, as controllers see it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.watching import SeenPod
 
 SIGTERM, SIGKILL = 143, 137
-"""The exit codes of containers that these signals end: 128 and the signal's number."""
+"""The exit codes of containers that these signals end: 128 plus the signal number."""
 
 _DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 _NOT_READY: Final = {"type": "Ready", "status": "False", "reason": "NodeShutdown"}
@@ -17,7 +17,7 @@ SHUTTING_DOWN: Final = {"conditions": [_DISRUPTED, _NOT_READY]}
 
 
 def killed(pod: SeenPod, code: int | None) -> JSON:
-    """Return the status of a Pod whose containers have exited with this code; None if it is unknown."""
+    """Return the status of a Pod whose containers exited with this code, or with an unknown code if None."""
     status: JSON = {"phase": "Failed", "reason": "Terminated", "message": "the Node was reclaimed", **SHUTTING_DOWN}
     if code is not None:
         ended = {"ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}

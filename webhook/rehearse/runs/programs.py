@@ -1,4 +1,4 @@
-"""Find the programs of the control plane, or say how to get them."""
+"""Find or obtain the programs of the control plane."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NEEDED: Final = EVERYTHING - {"kubectl"}
 OLDEST: Final = (1, 34)
-"""The first minor version that serves everything that is rehearsed: resource.k8s.io/v1."""
+"""The first minor version that serves resource.k8s.io/v1, which rehearsals need."""
 
 _ANSWER_SECONDS: Final = 30.0
 
@@ -41,8 +41,8 @@ class Programs:
     """The programs of a control plane.
 
     Attributes:
-        paths: by name.
-        version: the version that kube-scheduler reports, such as 1.37.2.
+        paths: the path of each program, by name.
+        version: the version of kube-scheduler, such as 1.37.2.
     """
 
     paths: Mapping[str, Path]
@@ -50,9 +50,9 @@ class Programs:
 
 
 def find_programs(folder: Path | None, cluster: str | None) -> Programs:
-    """Return the programs in a folder, or of the minor version of a cluster, or else of ours; this can take minutes.
+    """Return the programs from a folder, for the cluster's minor version, or for the default version.
 
-    Raise CannotJudgeError if the folder lacks one, one can't be run, or spotgate can't get them.
+    This can take minutes. Raise CannotJudgeError if a program is missing, can't run, or can't be obtained.
     """
     if folder is not None:
         if missing := [name for name in sorted(NEEDED) if not has_programs(folder, [name])]:
@@ -68,13 +68,13 @@ def find_programs(folder: Path | None, cluster: str | None) -> Programs:
 
 
 def prepare(cluster: str | None) -> Programs:
-    """Return the programs for a cluster of this version, built or copied if need be. Raise CannotJudgeError."""
+    """Return the programs for a cluster of this version. Build or copy them if necessary. Raise CannotJudgeError."""
     version = _preferred(cluster)
     return _found(version) or _obtain([version])
 
 
 def _obtain(versions: Iterable[str]) -> Programs:
-    """Build or copy the programs of the first of these versions that can be had. Raise CannotJudgeError."""
+    """Build or copy the programs of the first available version. Raise CannotJudgeError."""
     problems = []
     for version, obtain in product(versions, (_build, copy_from_images)):
         try:
@@ -91,8 +91,8 @@ def _obtain(versions: Iterable[str]) -> Programs:
 
 
 def _preferred(cluster: str | None) -> str:
-    """Return the cluster's version if rehearsals run on it, else the one that spotgate builds."""
-    release = re.match(r"v\d+\.\d+\.\d+", cluster or "")  # a provider adds its own: v1.35.2-gke.100
+    """Return the cluster's version if rehearsals support it, or else the version that spotgate builds."""
+    release = re.match(r"v\d+\.\d+\.\d+", cluster or "")  # providers add a suffix: v1.35.2-gke.100
     minor, newest = version_of(cluster or ""), version_of(KUBERNETES.version)
     return release[0] if release and minor and newest and OLDEST <= minor < newest else KUBERNETES.version
 
@@ -108,7 +108,7 @@ def _build(version: str) -> None:
 
 
 def _found(version: str) -> Programs | None:
-    """Return the programs that KUBEBUILDER_ASSETS names, or else the newest of this minor version in the cache."""
+    """Return the programs in KUBEBUILDER_ASSETS, or the newest of this minor version in the cache, or None."""
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull)
     if has_programs(assets, NEEDED):
         return _programs({name: assets / name for name in NEEDED})
@@ -126,7 +126,7 @@ def _found(version: str) -> Programs | None:
 
 
 def _programs(paths: Mapping[str, Path]) -> Programs:
-    """Return the programs with the version of the scheduler. Raise CannotJudgeError."""
+    """Return the programs with the version that the scheduler reports. Raise CannotJudgeError."""
     command = [str(paths["kube-scheduler"]), "--version"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS).stdout  # noqa: S603 - the scheduler

@@ -1,4 +1,4 @@
-"""Wait until the real components have nothing left to do: between two events of the rehearsal's clock."""
+"""Wait until the scheduler and controllers are idle, between two events of the rehearsal's clock."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import Workloads
 
 _STILL: Final = 0.4
-"""Seconds without any change after which what is on its way has arrived."""
+"""Seconds without a change after which no more events are in flight."""
 
 _COUNTED: Final = 0.5
-"""Seconds more for the quota controller, which has to learn first what has happened while it was paused."""
+"""Extra seconds for the quota controller to catch up on events after a pause."""
 
 _POLL: Final = 0.05
 _AT_MOST: Final = 40.0
-"""Seconds; a Job creates a Pod again after 10, 20, 40 s."""
+"""The timeout of one wait in seconds; the Job controller recreates Pods after 10, 20, and 40 s."""
 
 LONGEST_RUN: Final = 900.0
-"""Seconds of this machine after which a run ends, whatever still happens: ten times what 10,000 Pods take."""
+"""The timeout of one run in seconds: ten times the duration of a run with 10,000 Pods."""
 
 _QUEUE: Final = re.compile(r'^scheduler_pending_pods\{queue="(active|backoff)"\} (\S+)$', re.MULTILINE)
 _JUDGED: Final = frozenset({"Unschedulable", "SchedulingGated"})
 
 
 class Quiet:
-    """Waits until the scheduler's queues are empty and every controller has what it wants; provisions volumes."""
+    """A wait until the scheduler's queues are empty and the controllers have converged. It provisions volumes.
+
+    Attributes:
+        abandoned: the components that were still busy after a timeout.
+    """
 
     def __init__(self, cluster: RunningCluster, watches: Watches, workloads: Workloads, provision: Action) -> None:
         self._cluster = cluster
@@ -52,11 +56,11 @@ class Quiet:
 
     @property
     def over(self) -> bool:
-        """Return whether the run has taken as long as it may."""
+        """Return whether the run has reached its timeout."""
         return time.monotonic() > self._end
 
     async def wait(self) -> None:
-        """Wait until all is quiet. Afterwards `abandoned` has what stays busy. Raise ControlPlaneError."""
+        """Wait until the components are idle. On timeout, add the busy one to `abandoned`. Raise ControlPlaneError."""
         deadline = time.monotonic() + _AT_MOST
         self._watches.changed = time.monotonic()
         while True:
@@ -73,9 +77,9 @@ class Quiet:
             self._cluster.plane.expect_running()
 
     async def count_quotas(self) -> bool:
-        """Have the use of quotas counted if Pods have ended, while nothing is being created.
+        """Recount the usage of quotas if Pods have ended. Call this only while no Pod is being created.
 
-        Return whether it has changed. Raise ControlPlaneError.
+        Return whether the usage has changed. Raise ControlPlaneError.
         """
         held = {pod.metadata.uid for pod in self._watches.pods.values() if not pod.finished}
         ended, self._held = self._held is None or self._held - held, held
@@ -114,7 +118,7 @@ class Quiet:
         for _, kind, owner in self._workloads.makers():
             made, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
             living, wanted = sum(pod.lives for pod in made), owner.pods_wanted
-            if kind is STATEFUL_SET:  # it makes no Pod before the last is ready, or gone
+            if kind is STATEFUL_SET:  # it creates the next Pod only when the previous one is ready or gone
                 busy = not refused and len(made) < wanted and all(pod.ready for pod in made)
             elif kind is JOB:
                 stopping = any(pod.terminating and not pod.finished for pod in made)

@@ -1,4 +1,4 @@
-"""Judge by the states of a workload's Pods, from the notice on, how well it came through."""
+"""Compute how ready a workload was during a reclaim, from the states of its Pods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float, float, float]:
-    """Return how many Pods were ready at least, when as many were again as at the notice, and how long none was.
+    """Return the lowest number of ready Pods, the second of full recovery, and the seconds without a ready Pod.
 
-    ``states`` has how many Pods are in each state, of which the first is ready, with the second since which that holds.
-    A second or a time that has no end is NaN. If none was ready at the notice, there is no such time.
+    ``states`` lists the number of Pods in each state, starting with ready, and the second of the change. The recovery
+    or the outage is NaN if the workload never recovers. The outage is 0 if no Pod was ready at the notice.
     """
     (_, (before, *_)), again = states[0], 0.0
     for seconds, (ready, *_) in states:

@@ -1,7 +1,7 @@
-"""Play a reclaim on a control plane, by its own clock.
+"""Simulate a reclaim on a control plane, with a simulated clock.
 
-The clock doesn't advance while the real components work. What is modelled (the provider's window, grace periods,
-start-up, growth) is an event at a computed second; the next one comes when the components are quiet.
+The clock stops while the real components work. The modelled events (the provider's window, grace periods, start-up,
+growth) have computed times; the next event waits until the components are idle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.writing import Writer
 
 AFTERWARDS: Final = 600.0
-"""Seconds for which the cluster is watched after the last event: what is not well then stays so."""
+"""Seconds after the last event that count as well: a budget that isn't met then stays unmet."""
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
@@ -45,12 +45,12 @@ class Reclaim:
     """A reclaim on a control plane.
 
     Attributes:
-        looks: how many Pods of each workload are in each state, with the second since which that holds.
-        below: the seconds that each budget was not met.
-        missing_before: the Pods that workloads missed already before the reclaim.
-        remaker: makes Pods again.
-        notes: what it could not rehearse.
-        workloads: the Pods, with their workloads.
+        looks: observations: a second, and the number of Pods by workload and state.
+        below: the seconds for which each budget wasn't met.
+        missing_before: the missing Pods of each workload before the reclaim.
+        remaker: recreates Pods that no controller here recreates.
+        notes: the events that it couldn't rehearse.
+        workloads: the Pods with their workloads.
     """
 
     def __init__(
@@ -74,7 +74,10 @@ class Reclaim:
         self._stopping: set[RehearsedPod] = set()
 
     async def begin(self) -> None:
-        """Bring the cluster to rest before anything is lost: what can run runs, what stops has stopped, all at once."""
+        """Bring the cluster to a stable state before the notice: start and stop Pods without delay.
+
+        Raise CannotJudgeError if the cluster doesn't settle in time.
+        """
         while True:
             await self._wait()
             if self._quiet.over:
@@ -87,7 +90,7 @@ class Reclaim:
                 break
             await together(self._stop(pod) for pod in stopping)
             if stopping:
-                await self._wait()  # what they leave is free before a Pod that gets ready has others made
+                await self._wait()  # free the resources before ready Pods cause their controllers to create more
             await together(self._make_ready(pod) for pod in bound)
         for pod in self.workloads.here():
             pod.ran = pod.seen.lives and bool(pod.seen.node)
@@ -95,7 +98,7 @@ class Reclaim:
         self.missing_before = self.workloads.missing()
 
     async def run(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
-        """Run the reclaim to its end. New Nodes come in their second."""
+        """Run the reclaim to its end. Add each new Node at its second."""
         self._observe_states()
         self._drain = Drain()
         for window in windows:
@@ -111,7 +114,7 @@ class Reclaim:
         while (moment := self._clock.next) is not None and not self._quiet.over:
             self._pass_to(moment)
             for rank, actions in self._clock.due():
-                # A deletion in progress would delete the new Pod of that name. Budgets have to be counted.
+                # A pending deletion would delete the new Pod with the same name. Budgets must be up to date.
                 if rank in {Rank.RECREATE, Rank.EVICT}:
                     await self._quiet.wait()
                 await together(action() for action in actions)
@@ -120,11 +123,11 @@ class Reclaim:
             self.notes.add(
                 f"what comes later than {self._clock.now:g} s after the notice: the run has taken {LONGEST_RUN:g} s"
             )
-        # A budget that is not met now is not met until a person acts.
+        # A budget that isn't met now stays unmet until a person intervenes.
         self._pass_to(self._clock.now + AFTERWARDS)
 
     def _pass_to(self, seconds: float) -> None:
-        """Move the clock, and count how long budgets are not met."""
+        """Advance the clock, and add the time for which budgets aren't met."""
         for key, budget in self._watches.budgets.items():
             if budget.status.currentHealthy < budget.status.desiredHealthy:
                 self.below[key] += seconds - self._clock.now  # type: ignore[assignment]
@@ -133,10 +136,10 @@ class Reclaim:
     def _pods_on(self, window: ReclaimWindow) -> list[RehearsedPod]:
         return [pod for pod in self.workloads.here() if pod.seen.node in window.nodes]
 
-    # -- what components do between two events --------------------------------------------------------------------
+    # -- between two events ---------------------------------------------------------------------------------------
 
     async def _settle(self) -> None:
-        """Wait until the components are quiet, note what comes of it, and plan the next attempt to evict."""
+        """Wait until the components are idle, handle the changes, and schedule the next eviction attempt."""
         await self._wait()
         self._notice()
         allowed = filter(self._is_allowed, self._drain.in_turn(self._clock.now, self.workloads.here()))
@@ -145,14 +148,14 @@ class Reclaim:
         self._observe_states()
 
     async def _wait(self) -> None:
-        """Wait until the components are quiet, also once quotas are counted."""
+        """Wait until the components are idle, and again after a recount of quotas."""
         await self._quiet.wait()
         if self._watches.quotas and await self._quiet.count_quotas():
             await self.remaker.ask_again()
             await self._quiet.wait()
 
     def _take_new(self) -> tuple[list[RehearsedPod], list[RehearsedPod]]:
-        """Return the Pods that were bound, and those that were told to stop, since the last time."""
+        """Return the Pods that were bound and the Pods that were deleted since the last call."""
         pods = self.workloads.here()
         bound = [pod for pod in pods if pod.seen.begins and pod not in self._bound]
         stopping = [pod for pod in pods if pod.seen.terminating and pod not in self._stopping]
@@ -161,7 +164,7 @@ class Reclaim:
         return bound, stopping
 
     def _notice(self) -> None:
-        """Plan what becomes of Pods that were bound or told to stop since the last time."""
+        """Schedule the next events of Pods that were bound or deleted since the last call."""
         now = self._clock.now
         bound, stopping = self._take_new()
         for pod in bound:
@@ -170,12 +173,12 @@ class Reclaim:
                 seconds = self.workloads.startup(pod.workload, self._startup)
                 self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, pod))
         for pod in stopping:
-            if pod.evicted is None:  # by its gang, or by the scheduler for a Pod of higher priority
+            if pod.evicted is None:  # deleted with its gang, or preempted by a Pod of higher priority
                 pod.evicted = now
             self._stop_in_time(pod, pod.grace if pod.seen.node else 0)
 
     def _stop_in_time(self, pod: RehearsedPod, seconds: float) -> None:
-        """Have a Pod stop after so many seconds, unless it is killed before."""
+        """Schedule the Pod to stop after these seconds, unless it is killed earlier."""
         window = self._lost.get(pod.seen.node)
         if window is None or self._clock.now + seconds <= window.kill:
             self._clock.at(self._clock.now + seconds, Rank.STOP, partial(self._stop, pod))
@@ -206,13 +209,13 @@ class Reclaim:
                 self._clock.at(at, Rank.DRAIN, partial(self._delete, pod))
 
     async def _delete(self, pod: RehearsedPod) -> None:
-        """Delete a Pod that was not evicted, as late as its grace period allows."""
+        """Delete a Pod that wasn't evicted, as late as its grace period allows."""
         if self.workloads.exists(pod) and pod.seen.lives:
             await self._evicted(pod)
             await self._writer.delete(pod.seen.path)
 
     async def _shut_down(self, pod: RehearsedPod) -> None:
-        """Stop a Pod as a kubelet does whose node shuts down: not ready at once, failed when its grace is over."""
+        """Stop a Pod as in a graceful node shutdown: not ready immediately, Failed at the end of its grace period."""
         await self._writer.patch_status(pod.seen.path, SHUTTING_DOWN)
         self._stop_in_time(pod, pod.grace)
         await self._evicted(pod)
@@ -222,7 +225,7 @@ class Reclaim:
         await self._break_gang(pod)
 
     async def _evict(self) -> None:
-        """Attempt to evict each Pod whose turn it is, as far as budgets allow that in this second."""
+        """Try to evict the Pods that are due, as far as their budgets allow it at this second."""
         if self._drain.tried == self._clock.now:
             return
         self._drain.tried = self._clock.now
@@ -234,12 +237,12 @@ class Reclaim:
             self._notice()
 
     def _is_allowed(self, pod: RehearsedPod) -> bool:
-        """Return whether an eviction that was refused would not be refused again."""
+        """Return whether an eviction may succeed: no refusal yet, or the budget now allows a disruption."""
         allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in pod.budgets]
         return not pod.blocked or (len(allowed) <= 1 and all(allowed))
 
     async def _evict_one(self, pod: RehearsedPod) -> bool:
-        """Evict a Pod. Return whether that was allowed."""
+        """Try to evict a Pod. Return whether the eviction succeeded."""
         if not (self.workloads.exists(pod) and pod.seen.lives):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
@@ -257,7 +260,7 @@ class Reclaim:
         return status == HTTPStatus.OK
 
     async def _kill(self, window: ReclaimWindow) -> None:
-        """Kill all that still runs on the nodes."""
+        """Kill the Pods that still run on the nodes."""
         victims = [pod for pod in self._pods_on(window) if not pod.seen.finished]
         for pod in victims:
             late = pod.grace - (self._clock.now - pod.evicted if pod.evicted is not None else 0)
@@ -265,7 +268,7 @@ class Reclaim:
                 pod.killed = True
                 if pod.evicted is None:
                     pod.blocked = pod.blocked or self._drain.why_left(pod)
-        # A kubelet that goes with its machine reports no exit code.
+        # If the machine disappears, its kubelet can't report an exit code.
         code = SIGKILL if window.drained_by == "kubelet" or window.kill < window.removal else None
         await together(self._fail(pod, code) for pod in victims)
         for pod in victims:
@@ -277,19 +280,19 @@ class Reclaim:
         await self._writer.merge(pod.seen.path, _STOPPED)
 
     async def _remove(self, window: ReclaimWindow) -> None:
-        """Delete the Nodes and then, as the garbage collector of Pods does, what was on them."""
+        """Delete the Nodes, then their Pods, as the Pod garbage collector does."""
         await together(self._writer.delete(f"/api/v1/nodes/{node}", at_once=True) for node in window.nodes)
-        await self._quiet.wait()  # the scheduler still places Pods there that tolerate the cordon
+        await self._quiet.wait()  # the scheduler may still be binding Pods that tolerate the cordon
         await together(self._writer.delete(pod.seen.path, at_once=True) for pod in self._pods_on(window))
 
-    # -- Pods, and gangs of them ----------------------------------------------------------------------------------
+    # -- Pods and gangs -------------------------------------------------------------------------------------------
 
     async def _make_ready(self, pod: RehearsedPod) -> None:
         if self.workloads.exists(pod) and pod.seen.lives:
             await self._writer.merge(pod.seen.path, _READY)
 
     async def _stop(self, pod: RehearsedPod) -> None:
-        """Have a Pod end. A controller sees only now that a kubelet has stopped a Pod that was not deleted."""
+        """Stop a Pod. A Pod that wasn't deleted becomes Failed, as on a node shutdown."""
         if not self.workloads.exists(pod) or pod.seen.finished:
             return
         if pod.seen.terminating:
@@ -298,9 +301,9 @@ class Reclaim:
             await self._fail(pod, SIGTERM)
 
     async def _break_gang(self, lost: RehearsedPod) -> None:
-        """Stop the other Pods of a gang: its work is lost, and its controller makes all of them again.
+        """Delete the other Pods of a gang, and schedule the recreation of all of them. The gang's work is lost.
 
-        Those that are stopping already are of it, too.
+        Pods that are already stopping count as members.
         """
         if lost.gang is None or lost.gang in self._broken:
             return

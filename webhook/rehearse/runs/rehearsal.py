@@ -1,4 +1,4 @@
-"""Rehearse a reclaim, as often as wanted, each time on a control plane of its own."""
+"""Rehearse a reclaim in one or more runs, each on a new control plane."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ NOT_SIMULATED: Final = (
 
 
 def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, runs: int) -> Rehearsal:
-    """Return what happens when these Nodes are lost. Raise CannotJudgeError if the control plane does not run.
+    """Return the effects of losing these Nodes. Raise CannotJudgeError if the control plane doesn't run.
 
-    All runs begin with the Pods where the first has them: where the snapshot has, or where the scheduler put them.
+    All runs start with the same Pods on the same Nodes, from the snapshot or from the first run's scheduler.
     """
     programs = find_programs(options.binaries, snapshot.source.version)
     outcomes: list[RunOutcome] = []
@@ -83,7 +83,7 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, ru
 async def _run(
     cluster: RunningCluster, snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, number: int
 ) -> tuple[RunOutcome, Pairs]:
-    """Do one run: its number is its seed. Return what it has seen, and what etcd had before. Raise ApiError."""
+    """Do one run with its number as seed. Return its outcome and etcd's contents before the notice. Raise ApiError."""
     api = await connect(cluster.plane.credentials.kubeconfig("admin"))
     watches, writer = Watches(api), Writer(api)
     workloads = Workloads(watches, snapshot.bundle)
@@ -93,7 +93,7 @@ async def _run(
         quiet = Quiet(cluster, watches, workloads, partial(provision, writer, watches.claims, zones, set()))
         reclaim = Reclaim(writer, watches, quiet, workloads, startup=options.startup_seconds, seed=number)
         if watches.quotas:
-            await quiet.count_quotas()  # the API server refuses Pods before the first count
+            await quiet.count_quotas()  # the API server rejects Pods before the first count
         if not number:
             await _create(writer, snapshot.created)
         await reclaim.begin()
@@ -108,7 +108,7 @@ async def _run(
 
 
 async def _create(writer: Writer, applied: Sequence[Manifest]) -> None:
-    """Create what is to be applied. Raise CannotJudgeError."""
+    """Create the objects of these manifests. Raise CannotJudgeError."""
 
     async def create(manifest: Manifest, kind: RehearsedKind) -> None:
         try:
@@ -118,5 +118,5 @@ async def _create(writer: Writer, applied: Sequence[Manifest]) -> None:
             refused = f"the API server refuses {manifest.value['kind']} {manifest.name}"
             raise CannotJudgeError(f"{where}: {refused}: {error}") from None
 
-    for kind in KINDS:  # in this order: a Pod needs its PriorityClass
+    for kind in KINDS:  # in dependency order: a Pod needs its PriorityClass
         await together(create(manifest, kind) for manifest in applied if kind_of_object(manifest.value) is kind)

@@ -1,4 +1,4 @@
-"""Make Pods again: those that no controller here makes, and those that a quota has refused until now."""
+"""Recreate Pods that no controller here recreates, and retry Pods that a quota has rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.writing import Writer
 
 _BATCH: Final = 1.0
-"""Seconds for which the Job controller gathers changes: SyncJobBatchPeriod in pkg/controller/job/job_controller.go."""
+"""Seconds for which the Job controller batches changes: SyncJobBatchPeriod in pkg/controller/job/job_controller.go."""
 
 _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "finalizers"})
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
@@ -27,14 +27,14 @@ _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 OURS: Final = "rehearse.spotgate.dev/"
 
 Original: TypeAlias = tuple[WorkloadKey, JSON]
-"""A Job or a Pod as it was first created, and its workload."""
+"""A workload, and its Job or Pod as it was first created."""
 
 
 class Remaker:
-    """Makes Pods again.
+    """A replacement for the controllers that a rehearsal doesn't run.
 
     Attributes:
-        refused: why the API server has refused Pods that no controller here makes, by their workload.
+        refused: the API server's message for rejected Jobs and Pods, by workload identity.
     """
 
     def __init__(self, writer: Writer, workloads: Workloads) -> None:
@@ -44,7 +44,7 @@ class Remaker:
         self._left: list[Original] = []
 
     async def originals(self, members: Iterable[RehearsedPod]) -> list[Original]:
-        """Return the Jobs of these Pods, and the Pods that no controller here makes, as they were first created."""
+        """Return the Jobs of these Pods, and the Pods that no controller here creates, as they were first created."""
         paths: dict[str, WorkloadKey] = {}
         for pod in members:
             owner = pod.seen.controller
@@ -57,13 +57,13 @@ class Remaker:
         return [(workload, _as_created(await self._writer.read(path))) for path, workload in paths.items()]
 
     async def recreate(self, originals: Sequence[Original]) -> None:
-        """Delete what is left of Jobs and Pods, and create them again. Raise ApiError."""
+        """Delete the remains of these Jobs and Pods, and recreate them. Raise ApiError."""
         for workload, value in originals:
             kind = JOB if value["kind"] == JOB.kind else POD
             namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
             collection = kind.collection(value["apiVersion"], namespace)
             await self._writer.delete(f"{collection}/{name}", at_once=True)
-            if kind is JOB:  # no garbage collector is here
+            if kind is JOB:  # there is no garbage collector
                 selector = f"labelSelector=batch.kubernetes.io/job-name={name}"
                 await self._writer.delete(f"{POD.collection('v1', namespace)}?{selector}", at_once=True)
             try:
@@ -75,7 +75,7 @@ class Remaker:
                 self.refused[workload.identity] = str(error)
 
     async def ask_again(self) -> None:
-        """Ask for Pods that were refused: controllers wait longer each time, and look at an object that changes."""
+        """Retry rejected Pods. Controllers back off, but reconcile an object immediately when it changes."""
         makers, left = [path for _, path, _ in self._workloads.refused()], self._left
         if makers or left:
             self._left = []

@@ -1,4 +1,4 @@
-"""Explain in a few words which pool lacks what for Pods that stay pending; the scheduler only counts nodes."""
+"""Explain which pool lacks which resource for pending Pods. The scheduler reports only numbers of nodes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from webhook.rehearse.inputs.nodes import RehearsedNode
 
 _UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB of memory", 2.0**30)}
-"""One, several, and how much of the resource that is."""
+"""The singular, the plural, and the size of the unit of a resource."""
 _NAMED_POOLS: Final = 2
 
 
 def causes_of(sentence: str) -> tuple[str, ...]:
-    """Return the causes in a sentence of the scheduler, without numbers of nodes and without cordoned nodes.
+    """Return the causes in the scheduler's message, without numbers of nodes and without cordoned nodes.
 
-    ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one.
+    ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one cause.
     """
     _, _, parts = sentence.partition(" nodes are available: ")
-    parts, _, _ = parts.partition(". ")  # what follows is about preemption and claims
+    parts, _, _ = parts.partition(". ")  # the rest is about preemption and claims
     causes = {part.partition(" ")[2].rstrip(".").removeprefix("node(s) ") for part in parts.split(", ") if part}
     return tuple(sorted(causes - {"were unschedulable"}))
 
@@ -39,13 +39,13 @@ def shortage_of(
     nodes: Iterable[RehearsedNode],
     requested: Mapping[str, Counter[str]],
 ) -> str:
-    """Return how much Pods that are alike lack on the nodes that admit them; empty if there is enough, or no node.
+    """Return the first resource that similar Pods lack on the nodes that admit them, or an empty string.
 
     Args:
-        spec: that of one of the Pods.
-        needed: what they request together.
-        nodes: those that are left.
-        requested: what is requested on each node.
+        spec: the spec of one of the Pods.
+        needed: the total requests of the Pods.
+        nodes: the remaining nodes.
+        requested: the requests of the Pods on each node.
     """
     admitting = [node for node in nodes if _admits(node, spec)]
     free: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def shortage_of(
 
 
 def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
-    """Return whether a node's labels and taints admit a Pod."""
+    """Return whether the node's labels and taints admit the Pod."""
     taints = msgspec.convert(node.value["spec"].get("taints") or [], list[Taint])
     return admits(terms_of(spec), node.labels) is not Tristate.NO and all(
         taint.effect not in HARD_EFFECTS or any(tolerates(toleration, taint) for toleration in spec.tolerations or ())

@@ -1,4 +1,4 @@
-"""Make the figures of a rehearsal from what its runs have seen."""
+"""Compute the figures of a rehearsal from the observations of its runs."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import RehearsedPod
 
 _REASONS: Final = 5
-"""Reasons of one workload."""
+"""The maximum number of reasons of a workload."""
 
 
 class WorkloadRun(msgspec.Struct):
-    """The observations of one run about a workload.
+    """The observations of one workload in one run.
 
     Attributes:
         replicas, lost, states, lost_on: as in `WorkloadResult`.
-        figures: those of `FIGURES`; NaN if one is unknown.
-        budgets: the names of those that cover it.
-        living: its Pods at the end.
-        moves: a Pod is lost that does not go with its Node.
-        waiting: the Pods for which the scheduler finds no node at the end, by its causes.
-        reasons: the most important first; some are empty, or there twice.
+        figures: the values of `FIGURES`; NaN if unknown.
+        budgets: the names of the PodDisruptionBudgets that cover the workload.
+        living: the number of Pods at the end.
+        moves: whether a lost Pod doesn't belong to its Node.
+        waiting: the unschedulable Pods at the end, by the scheduler's causes.
+        reasons: the explanations, most important first; may contain duplicates and empty strings.
     """
 
     replicas: int = 0
@@ -67,7 +67,7 @@ class WorkloadRun(msgspec.Struct):
 
     @property
     def harm(self) -> tuple[float, ...]:
-        """Return what the workload has lost in the end, the worst first."""
+        """Return the harm to the workload at the end, the most severe figure first."""
         failed = sum(reason.startswith((JOB_FAILED, INDEXES_FAILED)) for reason in self.reasons)
         figures = self.figures
         return failed, figures["pending"] + figures["missing"], figures["killed_early"], figures["work_lost_gpu_hours"]
@@ -77,9 +77,9 @@ class RunOutcome(msgspec.Struct):
     """The observations of one run.
 
     Attributes:
-        workloads: what it has seen of each.
-        notes: what it could not rehearse.
-        before, after: what Pods request on each Node, by resource.
+        workloads: the observations of each workload.
+        notes: the events that the run couldn't rehearse.
+        before, after: the requests of the Pods on each Node, by resource.
     """
 
     workloads: defaultdict[WorkloadKey, WorkloadRun]
@@ -89,7 +89,7 @@ class RunOutcome(msgspec.Struct):
 
 
 def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: Sequence[RehearsedNode]) -> RunOutcome:
-    """Return what a run has seen when some Nodes were lost and the others were left."""
+    """Return the outcome of a run, given the names of the lost Nodes and the remaining Nodes."""
     workloads: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
     before: defaultdict[str, Counter[str]] = defaultdict(Counter)
     requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -124,14 +124,14 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
             run.reasons.append(refusals.get(workload.identity, "") or _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
             run.reasons.append(_why_not_made_again(workload, watches))
-        # Otherwise it has only made the drain go step by step, as it is to.
+        # Otherwise, the budget only slowed down the drain, as intended.
         if run.lost and figures["killed_early"]:
             run.reasons.append(blocked.get(workload, ""))
     return RunOutcome(workloads, {*reclaim.notes}, before, requested)
 
 
 def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches: Watches, *, is_lost: bool) -> None:
-    """Count what a Pod was before the reclaim, and how long its budgets were not met."""
+    """Count the state of a Pod before the reclaim, and how long its budgets weren't met."""
     figures = run.figures
     run.replicas += pod.ran
     run.lost += is_lost
@@ -148,7 +148,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches
 
 
 def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
-    """Count whether a Pod moved or waits. A gang of which one Pod waits waits as a whole."""
+    """Count a living Pod as moved or pending. If one Pod of a gang is pending, the whole gang is."""
     run.living += 1
     run.figures["pending"] += not pod.seen.node or gone or waits
     scheduler = pod.seen.spec.schedulerName
@@ -167,14 +167,14 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
 def _why_pending(
     pods: Sequence[RehearsedPod], left: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]
 ) -> str:
-    """Return what Pods lack on the nodes that are left, and the scheduler's sentence about the last of them."""
+    """Return the missing resource of pending Pods on the remaining nodes, and the scheduler's message."""
     last = pods[-1].seen
     lack = shortage_of(last.spec, sum((pod.requests for pod in pods), Counter()), left, requested)
     return f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}"
 
 
 def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
-    """Return why a workload has fewer Pods than before; empty if nothing says it."""
+    """Return why a workload has fewer Pods than before, or an empty string if the reason is unknown."""
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
     if job is None:
         return ""
@@ -184,7 +184,7 @@ def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
 
 
 def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
-    """Return why a workload has fewer Pods than it wants, where nothing has refused them."""
+    """Return why a workload has fewer Pods than it wants, if the API server hasn't rejected any."""
     if workload.kind == POD.kind:
         return "nothing makes this Pod again"
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
@@ -195,7 +195,7 @@ def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
-    """Return the workloads that the reclaim touches, with the figures of all runs."""
+    """Return the workloads that the reclaim affects, with the figures of all runs."""
     results = []
     for workload in {key for outcome in outcomes for key in outcome.workloads}:
         runs = [outcome.workloads[workload] for outcome in outcomes]
@@ -220,7 +220,7 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
 
 
 def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
-    """Return the figures of all workloads together."""
+    """Return the total figures of all workloads."""
     return RehearsalSummary(
         **{
             name: Figure.over([sum(run.figures[name] for run in outcome.workloads.values()) for outcome in outcomes])
@@ -232,7 +232,7 @@ def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
 def capacity_by_pool(
     before: Sequence[RehearsedNode], after: Sequence[RehearsedNode], outcome: RunOutcome
 ) -> tuple[PoolCapacity, ...]:
-    """Return the capacity of each pool with the Nodes before and after a run."""
+    """Return the capacity of each pool before and after a run."""
     return tuple(
         PoolCapacity(pool, _capacity(pool, before, outcome.before), _capacity(pool, after, outcome.after))
         for pool in sorted({node.pool_name for node in (*before, *after)})

@@ -1,4 +1,4 @@
-"""Provision the volumes that claims wait for, as no provisioner is here."""
+"""Provision volumes for claims in place of a CSI provisioner."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
 async def provision(
     writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str], made: set[str]
 ) -> None:
-    """Create the volumes that claims wait for, each in the zone of the Node that the scheduler has chosen.
+    """Create the volumes of waiting claims, each in the zone of the Node that the scheduler selected.
 
-    ``zones`` has the zone of each Node, and ``made`` the UIDs of the claims that have a volume.
+    ``zones`` contains the zone of each Node, and ``made`` the UIDs of claims that already have a volume.
     """
     for claim in list(claims.values()):
         annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid

@@ -1,4 +1,4 @@
-"""Watch what a control plane has at the moment: Pods, their owners and budgets."""
+"""Watch the current Pods, owners, budgets, quotas, and claims of a control plane."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 READY: Final = "rehearse.spotgate.dev/ready"
 STOPPED: Final = "rehearse.spotgate.dev/stopped"
-"""Annotations of Pods by which the clock tells KWOK (stages.yaml) that they are ready, and that they have stopped."""
+"""The Pod annotations that tell KWOK to make a Pod ready, or to stop it. See stages.yaml."""
 
 _PACE: Final = Pace(first=0.2, answer=60)
-"""Seconds for a list: ten thousand Pods on a busy machine."""
+"""The timeout allows for a list of 10,000 Pods on a busy machine."""
 
 _ENDED: Final = ("Complete", "Failed", "FailureTarget", "SuccessCriteriaMet")
-"""Conditions of a Job that makes no further Pods."""
+"""The conditions of a Job that creates no more Pods."""
 
 _COMBINED: Final = "(combined from similar events): "
 _POLL: Final = 0.05
 
 
 class SeenReference(OwnerReference, frozen=True):
-    """An owner, with its UID."""
+    """An owner reference with the UID."""
 
     uid: str = ""
 
 
 class SeenMetadata(ObjectMeta):
-    """The metadata that is looked at. Its version makes every change of an object one."""
+    """The metadata that a rehearsal reads. The resource version makes every update compare as a change."""
 
     uid: str = ""
     generation: int = 0
@@ -53,12 +53,12 @@ class SeenMetadata(ObjectMeta):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return namespace and name."""
+        """Return the namespace and name."""
         return self.namespace, self.name
 
     @property
     def controller(self) -> SeenReference | None:
-        """Return the owner that manages the object."""
+        """Return the owner reference of the controller, or None."""
         return next((owner for owner in self.ownerReferences or () if owner.controller), None)
 
 
@@ -76,7 +76,7 @@ _NO_CONDITION: Final = SeenCondition("")
 
 
 class SeenStatus(msgspec.Struct):
-    """The part of the status of a Pod, a workload, a budget, or a quota that is looked at."""
+    """The status fields that a rehearsal reads, of a Pod, workload, budget, or quota."""
 
     phase: str = ""
     conditions: list[SeenCondition] = []
@@ -91,71 +91,71 @@ class SeenStatus(msgspec.Struct):
     used: dict[str, Any] = {}
 
     def condition(self, *names: str) -> SeenCondition:
-        """Return the first condition of these types; an empty one if there is none."""
+        """Return the first condition of these types, or an empty condition if there is none."""
         return next((condition for condition in self.conditions if condition.type in names), _NO_CONDITION)
 
     @property
     def uncountable(self) -> str:
-        """Return why the disruption controller can't tell how many Pods there should be; empty if it can."""
+        """Return why the disruption controller can't compute the expected Pods, or an empty string if it can."""
         return next((condition.message for condition in self.conditions if condition.reason == "SyncFailed"), "")
 
 
 class SeenEvent(msgspec.Struct):
-    """An event: a controller can't create a Pod."""
+    """An event about a Pod that a controller couldn't create."""
 
     involvedObject: SeenReference
     message: str = ""
 
 
 class SeenPod(Pod):
-    """A Pod as it is now."""
+    """A Pod in its current state."""
 
     metadata: SeenMetadata
     status: SeenStatus = msgspec.field(default_factory=SeenStatus)
 
     @property
     def node(self) -> str:
-        """Return the name of the Node that it is bound to, or an empty string."""
+        """Return the name of the Pod's Node, or an empty string if the Pod isn't bound."""
         return self.spec.nodeName or ""
 
     @property
     def terminating(self) -> bool:
-        """Return whether it has been told to stop."""
+        """Return whether the Pod has a deletion timestamp."""
         return self.metadata.deletionTimestamp is not None
 
     @property
     def finished(self) -> bool:
-        """Return whether it has run to its end."""
+        """Return whether the Pod has succeeded or failed."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
     def lives(self) -> bool:
-        """Return whether it runs or is to run."""
+        """Return whether the Pod is neither terminating nor finished."""
         return not (self.terminating or self.finished)
 
     @property
     def ready(self) -> bool:
-        """Return whether it is ready and is to go on."""
+        """Return whether the Pod is ready and not terminating."""
         return self.lives and self.status.condition("Ready").status == "True"
 
     @property
     def begins(self) -> bool:
-        """Return whether it is bound to a Node and does not run yet."""
+        """Return whether the Pod is bound to a Node and doesn't run yet."""
         return bool(self.node) and self.lives and not self.ready and self.status.phase == "Pending"
 
     @property
     def unscheduled(self) -> str:
-        """Return the scheduler's sentence about it; empty if there is none."""
+        """Return the scheduler's message about the Pod, or an empty string."""
         return self.status.condition("PodScheduled").message
 
     @property
     def path(self) -> str:
-        """Return where the API server has it."""
+        """Return the API path of the Pod."""
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
 
 
 class SeenObject(msgspec.Struct):
-    """A workload, a budget or a claim as it is now."""
+    """A workload, budget, quota, or claim in its current state."""
 
     metadata: SeenMetadata
     spec: dict[str, Any] = {}
@@ -163,12 +163,12 @@ class SeenObject(msgspec.Struct):
 
     @property
     def is_seen(self) -> bool:
-        """Return whether its controller has looked at it as it is."""
+        """Return whether the controller has observed the current generation."""
         return self.status.observedGeneration >= self.metadata.generation
 
     @property
     def pods_wanted(self) -> int:
-        """Return how many Pods it wants at the moment: a Job, or what has replicas."""
+        """Return how many Pods the workload currently wants: a Job, or an object with replicas."""
         if "parallelism" not in self.spec:
             return int(self.spec.get("replicas", 1))
         if self.spec.get("suspend") or self.status.condition(*_ENDED).type:
@@ -182,10 +182,10 @@ class SeenObject(msgspec.Struct):
 
 
 class Watches:
-    """Everything that a rehearsal watches.
+    """The watches of a rehearsal.
 
     Attributes:
-        changed: when anything did last, by the machine's clock.
+        changed: the time of the last change, by the monotonic clock.
     """
 
     def __init__(self, api: Api) -> None:
@@ -202,7 +202,7 @@ class Watches:
 
     @property
     def refusals(self) -> dict[str, str]:
-        """Return why controllers could not make a Pod, by the UID of the Pod's owner."""
+        """Return why controllers couldn't create a Pod, by the UID of the Pod's owner."""
         return {event.involvedObject.uid: event.message.removeprefix(_COMBINED) for event in self._refusals.values()}
 
     def _watch(self, group: str, resource: str, type_: type[T], fields: str = "") -> dict[tuple[str, str], T]:
@@ -217,9 +217,9 @@ class Watches:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep current while the block runs; it begins when all that is there is known. Then close the connection.
+        """Watch while the block runs, starting with complete lists. Close the connection afterwards.
 
-        Raise ApiError.
+        Raise ApiError if a list takes too long.
         """
         following = [asyncio.create_task(mirror.run()) for mirror in self._mirrors]
         try:

@@ -1,4 +1,4 @@
-"""Whose a Pod is: the workload that people know, its gang, its GPUs, and what it loses when it stops."""
+"""Map Pods to their top-level workload, gang, budgets, and the GPU work that they lose on a stop."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
 _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
-"""Seconds of work that a Pod of a class loses that does not say how often it saves: half an hour between checkpoints,
-an hour of a batch job."""
+"""The default seconds of work that a stopped Pod loses, by workload class: 30 minutes between checkpoints, and an hour
+for a batch job."""
 
 _HOUR: Final = 3600
 _TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
@@ -38,24 +38,24 @@ _HISTORY_AT_MOST: Final = 1800.0
 
 
 class RehearsedPod(msgspec.Struct, eq=False):
-    """A Pod as it was first seen, and what has happened to it.
+    """A Pod and its history in the rehearsal.
 
     Attributes:
-        seen: the Pod as it was last seen.
-        workload: its workload.
-        node: where it runs; empty if it never did.
-        grace: its grace period.
-        requests: what it requests, by resource.
-        budgets: namespace and name of those that cover it.
-        work: its GPU-hours of work that are lost when it stops, even in time.
-        work_if_killed: the same when it is killed before.
-        gang: what the Pods of its gang have in common; of a Pod whose controller is not here, itself; or None.
-        leaves: it goes with its Node, and nothing moves it: a DaemonSet's or static Pod.
-        ran, waited: it was on a Node before the reclaim, or waited for one.
-        evicted: the second in which it was told to stop; None if it was not.
-        killed: it was killed before its grace period was over.
-        broken: its gang has lost a Pod.
-        blocked: why its eviction was refused; empty if it was not.
+        seen: the last observed state of the Pod.
+        workload: the top-level workload.
+        node: the first Node that ran the Pod; empty if there is none.
+        grace: the grace period in seconds.
+        requests: the resource requests, including 1 of ``pods``.
+        budgets: the namespace and name of the PodDisruptionBudgets that cover the Pod.
+        work: the GPU-hours of work that are lost when the Pod stops within its grace period.
+        work_if_killed: the GPU-hours of work that are lost when the Pod is killed earlier.
+        gang: the identity of the gang; see `gang_of`.
+        leaves: whether the Pod belongs to its Node and never moves, such as a DaemonSet Pod or a static Pod.
+        ran, waited: whether the Pod ran on a Node or was pending before the reclaim.
+        evicted: the second of the eviction or deletion; None if there was none.
+        killed: whether the Pod was killed before the end of its grace period.
+        broken: whether the gang has lost a Pod.
+        blocked: why the eviction was refused; empty if it wasn't.
     """
 
     seen: SeenPod
@@ -77,17 +77,17 @@ class RehearsedPod(msgspec.Struct, eq=False):
 
     @property
     def state(self) -> PodState:
-        """Return its state in a picture."""
+        """Return the state of the Pod for the drawing."""
         if self.evicted is not None:
             return "stopping"
         return "ready" if self.seen.ready else "starting" if self.seen.node else "pending"
 
 
 class Workloads:
-    """The Pods of a run, each with its workload, also after its owner has gone.
+    """The Pods of a run with their workloads, which stay known after the owners are deleted.
 
     Attributes:
-        known: every Pod that was ever seen, by UID.
+        known: all Pods observed so far, by UID.
     """
 
     def __init__(self, watches: Watches, bundle: Bundle) -> None:
@@ -98,7 +98,7 @@ class Workloads:
         self._budgets: dict[tuple[str, str], DisruptionBudget] = {}
 
     def of(self, seen: SeenPod) -> RehearsedPod:
-        """Return a Pod that was seen, as it is now."""
+        """Return the record of an observed Pod, updated to this state."""
         pod = self.known.get(seen.metadata.uid)
         if pod is None:
             pod = self.known[seen.metadata.uid] = self._read(seen)
@@ -106,16 +106,16 @@ class Workloads:
         return pod
 
     def here(self) -> list[RehearsedPod]:
-        """Return the Pods that exist, as they are now."""
+        """Return the existing Pods in their current state."""
         return [self.of(seen) for seen in self._watches.pods.values()]
 
     def exists(self, pod: RehearsedPod) -> bool:
-        """Return whether a Pod still exists, and look at it again."""
+        """Return whether the Pod still exists, and update its record."""
         seen = self._watches.pods.get(pod.seen.metadata.key)
         return seen is not None and self.of(seen) is pod
 
     def startup(self, workload: WorkloadKey, default: float) -> float:
-        """Return the seconds from binding to ready: the median of what its Pods took, else the default."""
+        """Return the median seconds from binding to ready of the workload's Pods, or the default if unknown."""
         return median(self._history.get(workload, [default]))
 
     def _read(self, pod: SeenPod) -> RehearsedPod:
@@ -141,9 +141,9 @@ class Workloads:
         )
 
     def missing(self) -> Counter[WorkloadKey]:
-        """Return how many of the Pods that each workload is to have do not exist.
+        """Return how many Pods of each workload are missing.
 
-        A workload that no controller here looks after is to have those that ran.
+        A workload without a controller here wants the Pods that ran before the reclaim.
         """
         wanted: Counter[WorkloadKey] = Counter()
         for workload, _, owner in self.makers():
@@ -156,7 +156,7 @@ class Workloads:
         return +wanted
 
     def refused(self) -> Iterator[tuple[WorkloadKey, str, str]]:
-        """Yield each workload that lacks Pods, the path of what makes these, and why the API server refused them."""
+        """Yield each workload with rejected Pods, the API path of the owner that creates them, and the reason."""
         missing, messages = self.missing(), self._watches.refusals
         for workload, kind, owner in self.makers():
             if missing[workload] and owner.metadata.uid in messages:
@@ -164,14 +164,14 @@ class Workloads:
                 yield workload, f"{kind.collection(kind.api_version, namespace)}/{name}", messages[owner.metadata.uid]
 
     def makers(self) -> Iterator[tuple[WorkloadKey, RehearsedKind, SeenObject]]:
-        """Yield the objects of which controllers here make Pods, each with its workload and its kind."""
+        """Yield the owners whose controllers create Pods here, each with its workload and kind."""
         for kind in MAKERS:
             for key, owner in self._watches.owners[kind].items():
                 maker = WorkloadKey(kind.api_version, kind.kind, *key)
                 yield self._highest(maker, owner.metadata.controller), kind, owner
 
     def _highest(self, workload: WorkloadKey, owner: SeenReference | None) -> WorkloadKey:
-        """Return the highest owner of a workload, from its own owner on."""
+        """Return the top-level owner of a workload, given the workload's direct owner."""
         while owner is not None and owner.kind != "Node":
             workload = WorkloadKey(owner.apiVersion, owner.kind, workload.namespace, owner.name)
             kind = BY_NAME.get((owner.group, owner.kind), POD)
@@ -180,7 +180,7 @@ class Workloads:
         return workload
 
     def _covering(self, pod: SeenPod) -> tuple[tuple[str, str], ...]:
-        """Return namespace and name of the budgets that cover a Pod."""
+        """Return the namespace and name of the budgets that cover the Pod."""
         if len(self._budgets) != len(self._watches.budgets):
             self._budgets = {
                 key: budget_from({"metadata": {"name": key[1]}, "spec": watched.spec})
@@ -191,10 +191,10 @@ class Workloads:
 
     def _remember(self, pod: SeenPod, workload: WorkloadKey) -> None:
         if READY in pod.annotations:
-            return  # here, and not in its cluster
+            return  # the rehearsal made it ready, not its cluster
         scheduled, ready = pod.status.condition("PodScheduled"), pod.status.condition("Ready")
         if scheduled.lastTransitionTime and ready.lastTransitionTime and ready.status == "True":
             took = (ready.lastTransitionTime - scheduled.lastTransitionTime).total_seconds()
-            # Nothing took no time, and what took longer became ready again.
+            # 0 s isn't a measurement, and a longer time means that the Pod became ready again.
             if 0 < took <= _HISTORY_AT_MOST:
                 self._history.setdefault(workload, []).append(took)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ANSWER: Final = 60.0
 _TOGETHER: Final = 16
-"""Requests in progress at the same time."""
+"""The maximum number of concurrent requests."""
 
 _MERGE: Final = "application/merge-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -27,7 +27,7 @@ _PASSED: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatu
 
 
 class Writer:
-    """The requests of a run, a few at a time. A request for an object that is gone is no error."""
+    """A client for the writes of a run, with limited concurrency. Missing objects aren't an error."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class Writer:
         return value
 
     async def create(self, path: str, value: JSON) -> None:
-        """Create an object. Raise ApiError, also if the API server refuses it."""
+        """Create an object. Raise ApiError, including if the API server rejects it."""
         async with self._gate:
             await self._api.write("POST", path, value, _ANSWER)
 
@@ -48,15 +48,15 @@ class Writer:
         await self._write("PATCH", path, change, _MERGE)
 
     async def patch_status(self, path: str, status: JSON) -> None:
-        """Merge a change into the status of an object: conditions by their type. Raise ApiError."""
+        """Patch the status of an object with a strategic merge: conditions merge by type. Raise ApiError."""
         await self._write("PATCH", f"{path}/status", {"status": status}, _STRATEGIC)
 
     async def delete(self, path: str, *, at_once: bool = False) -> None:
-        """Delete an object, by default with its grace period. Raise ApiError."""
+        """Delete an object with its grace period or, with ``at_once``, immediately. Raise ApiError."""
         await self._write("DELETE", path, _AT_ONCE if at_once else {})
 
     async def evict(self, path: str, name: str) -> int:
-        """Ask for the eviction of a Pod. Return the status of the response. Raise ApiError."""
+        """Request the eviction of a Pod. Return the HTTP status of the response. Raise ApiError."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         return await self._write("POST", f"{path}/eviction", body)
 
@@ -72,5 +72,5 @@ class Writer:
 
 
 async def together(work: Iterable[Awaitable[object]]) -> None:
-    """Wait for all of this work."""
+    """Run these awaitables concurrently, and wait for all of them."""
     await asyncio.gather(*work)
