@@ -89,11 +89,16 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     api = Api(cluster)
     with api.namespace("test") as name:
         yield name
-        # Delete the Pods immediately: the next test may need their GPUs.
         workloads = [f"/apis/apps/v1/namespaces/{name}/deployments", f"/apis/batch/v1/namespaces/{name}/jobs"]
         for path in workloads:
             api.delete(f"{path}?propagationPolicy=Foreground")
-        api.wait(lambda: not any(api.get(path)["items"] for path in workloads), "no workload is left")
+
+        def is_empty() -> bool:
+            # The next test may need the GPUs of these Pods, and the Node of a Pod may be gone.
+            api.delete(f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
+            return not any(api.get(path)["items"] for path in workloads)
+
+        api.wait(is_empty, "no workload is left")
 
 
 @pytest.fixture(scope="session")

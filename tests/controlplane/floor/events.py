@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tests.builders import deployment, saying
-from tests.controlplane.floor.harness import ANNOTATION, POOL, ROOM
+from tests.controlplane.floor.harness import ANNOTATION, POOL
 from tests.controlplane.harness.api import Api
 
 if TYPE_CHECKING:
@@ -108,19 +109,16 @@ class Events:
         return ""
 
     def _lose_node(self, api: Api, chosen: random.Random) -> str:
-        """Delete a Node with its Pods, and create a new Node of the same name."""
-        name = f"{chosen.choice(('cpu-spot', 'cpu-control-plane'))}-{chosen.randrange(ROOM)}"
-        answer = api.send("GET", f"/api/v1/nodes/{name}")
-        if answer.message:
-            return ""  # just lost
-        node = answer.body
+        """Delete a Node with its Pods, and create one with a new name: KWOK can't renew the Lease of a reused name."""
+        pool = chosen.choice(("cpu-spot", "cpu-control-plane"))
+        node = chosen.choice(api.get(f"/api/v1/nodes?labelSelector={quote(POOL)}%3D{pool}")["items"])
+        name = node["metadata"]["name"]
+        api.delete(f"/api/v1/nodes/{name}")
         for pod in api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{name}")["items"]:
             api.delete(
                 f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
             )
-        api.delete(f"/api/v1/nodes/{name}")
-        metadata = {"name": name, "labels": node["metadata"]["labels"]}
+        metadata = {"generateName": f"{pool}-", "labels": node["metadata"]["labels"]}
         taints = [item for item in node["spec"].get("taints", []) if not item["key"].startswith("node.kubernetes.io/")]
-        assert node["metadata"]["labels"][POOL]
         api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": taints}, "status": node["status"]})
         return ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 SPOT = {"spotgate.dev/capacity": "spot"}
-EVENTS = 120
+EVENTS = 80
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +182,7 @@ def test_the_death_or_pause_of_a_leader_causes_no_violation(
         while not ends.is_set():
             events.run(10, threads=2)
             events.seed += 1
+            ends.wait(1)
 
     happening = threading.Thread(target=happen)
     happening.start()
