@@ -44,8 +44,10 @@ def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
     kubectl, ended = cluster.kubectl, threading.Event()
     mounted: dict[str, bytes] = {}
     for secret in ("spotgate-tls", "spotgate-ca"):
-        there = ("--for=jsonpath={.data.tls\\.crt}", f"--timeout={START_SECONDS:.0f}s", f"--namespace={NAMESPACE}")
-        kubectl("wait", *there, f"secret/{secret}")
+        # With a condition alone, kubectl fails immediately if the Secret doesn't exist.
+        for condition in ("create", "jsonpath={.data.tls\\.crt}"):
+            timeout = f"--timeout={START_SECONDS:.0f}s"
+            kubectl("wait", f"--for={condition}", timeout, f"--namespace={NAMESPACE}", f"secret/{secret}")
 
     def mount() -> None:
         for prefix in ("ca", "tls"):
