@@ -92,7 +92,8 @@ class Cluster(ControlPlane):
 
     def audit_events(self) -> list[dict[str, Any]]:
         """All writes so far as audit Events (level Metadata), oldest first."""
-        return [json.loads(line) for line in (self.directory / "audit.jsonl").read_text().splitlines()]
+        with (self.directory / "audit.jsonl").open(encoding="utf-8") as lines:  # `splitlines` would split at U+2028
+            return [json.loads(line) for line in lines]
 
 
 @contextlib.contextmanager
