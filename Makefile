@@ -54,9 +54,9 @@ mutants: venv ## Measure the mutation score of engine, rules, capacity, and poli
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/mutants.txt
 	$(BIN)/python -m tests.mutants
 
-# Three workers even on two processors, because each waits a third of the time. GOGC: control planes collect garbage less often.
+# Four workers even on two processors, because each waits more than half of the time. GOGC: control planes collect garbage less often.
 test-cluster: venv ## Run the tests that need a real API server; the first run builds it, which takes minutes
-	$(ASSETS) GOGC=400 $(BIN)/pytest -n 3 -m "not alone" tests/controlplane tests/rehearse
+	$(ASSETS) GOGC=400 $(BIN)/pytest -n 4 -m "not alone" tests/controlplane tests/rehearse
 	$(ASSETS) GOGC=400 $(BIN)/pytest -m alone tests/controlplane
 
 image: venv ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap

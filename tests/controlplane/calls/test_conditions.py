@@ -31,7 +31,8 @@ JSON = dict[str, Any]
 SPOT = {"spotgate.dev/capacity": "spot"}
 RESERVED = {"x.coreweave.cloud/y": "z"}
 LABELLED = {"metadata": {"labels": RESERVED}}
-MANY = 115_000
+MANY = 30_000
+"""Keys of a map: the API server sorts them in quadratic time, so that 115,000, the most that fit, take 5 s."""
 LONG = "k" * 1_000_000
 TRIES = 100
 
@@ -105,8 +106,8 @@ def affinity(terms: int, requirements: int) -> JSON:
 @pytest.mark.parametrize(
     ("labels", "spec"),
     [
-        pytest.param(RESERVED, {"nodeSelector": many()}, id="115,000 selectors"),
-        pytest.param(many() | RESERVED, {}, id="115,000 labels"),
+        pytest.param(RESERVED, {"nodeSelector": many()}, id="30,000 selectors"),
+        pytest.param(many() | RESERVED, {}, id="30,000 labels"),
         pytest.param(
             {f"{number:0>63}.example.com/{'n' * 63}": "v" for number in range(63)} | RESERVED, {}, id="long labels"
         ),

@@ -206,10 +206,12 @@ def decisions(webhook: Webhook) -> Counter[tuple[str, str]]:
 class Requests:
     """Dry-run requests as rules declare them; an object that they change is created on first use."""
 
-    def __init__(self, api: Api, namespace: str, made: contextlib.ExitStack) -> None:
+    def __init__(
+        self, api: Api, namespace: str, made: contextlib.ExitStack, served: Mapping[tuple[str, str], Served]
+    ) -> None:
         self.api = api
         self.namespace = namespace
-        self.served = discover(api)
+        self.served = served
         self._made = made
         self._names: dict[str, str] = {}
 
@@ -271,7 +273,7 @@ def api(cluster: Cluster) -> Api:
 def requests(api: Api) -> Iterator[Requests]:
     """Yield requests in an ordinary namespace."""
     with contextlib.ExitStack() as made:
-        yield Requests(api, made.enter_context(api.namespace("declared")), made)
+        yield Requests(api, made.enter_context(api.namespace("declared")), made, discover(api))
 
 
 # Rules
@@ -292,7 +294,7 @@ def test_I10_every_declared_rule_fires(webhook: Webhook, requests: Requests) -> 
 @pytest.mark.parametrize("name", ["kube-system", "kube-node-lease", "spotgate-system"])
 def test_requests_in_a_system_namespace_do_not_reach_spotgate(name: str, webhook: Webhook, requests: Requests) -> None:
     with contextlib.ExitStack() as made:
-        there = Requests(requests.api, name, made)
+        there = Requests(requests.api, name, made, requests.served)
         rules = [
             rule
             for rule in declared(installed(requests.api))

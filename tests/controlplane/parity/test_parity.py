@@ -118,10 +118,10 @@ def test_defaults_of_kinds_without_pods(thing: JSON, parity: Parity) -> None:
 @pytest.mark.parametrize(
     ("things", "count", "outcomes"),
     [
-        (pods(), 220, {"denied", "warned", "patched"}),
-        (built_in_workloads(), 200, {"denied", "warned", "patched"}),
+        (pods(), 140, {"denied", "warned", "patched"}),
+        (built_in_workloads(), 120, {"denied", "warned", "patched"}),
         (custom_workloads(), 40, {"denied", "warned", "patched"}),
-        (node_pools(), 100, {"denied", "warned"}),
+        (node_pools(), 60, {"denied", "warned"}),
     ],
     ids=["Pods", "built-in workloads", "custom workloads", "node pools"],
 )
@@ -138,7 +138,7 @@ def test_generated(things: st.SearchStrategy[JSON], count: int, outcomes: set[st
 
 @pytest.mark.parametrize(
     ("things", "count"),
-    [(deployments(), 40), (ray_clusters(), 40), (pools(), 60)],
+    [(deployments(), 40), (ray_clusters(), 40), (pools(), 40)],
     ids=["Deployment", "RayCluster", "node pools"],
 )
 def test_changes(things: st.SearchStrategy[JSON], count: int, parity: Parity) -> None:
