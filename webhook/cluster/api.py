@@ -42,10 +42,10 @@ T = TypeVar("T")
 JSON_TYPE: Final = "application/json"
 
 _MESSAGE_LENGTH: Final = 300
-"""Characters of the API server's message about an error."""
+"""The maximum number of characters of an error message from the API server."""
 
 _IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
-"""Fields of a kubeconfig's user that `kubectl` applies and the loader ignores."""
+"""The fields of a kubeconfig user that `kubectl` applies and the loader ignores."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -55,33 +55,33 @@ NO_ANSWER: Final = 0
 
 
 class ApiError(Exception):
-    """A request to the API server that failed. ``str()`` is the reason: ``403 Forbidden: nodes is forbidden ...``.
+    """A failed request to the API server. ``str()`` is the reason, such as ``403 Forbidden: nodes is forbidden ...``.
 
     Attributes:
-        status: of the response, or `NO_ANSWER`.
-        go_on: the token to continue a list whose state the API server has forgotten (410); else empty.
+        status: the HTTP status of the response, or `NO_ANSWER`.
+        continue_token: the token to continue a list after its token has expired (410); else empty.
     """
 
-    def __init__(self, problem: str, status: int = NO_ANSWER, go_on: str = "") -> None:
+    def __init__(self, problem: str, status: int = NO_ANSWER, continue_token: str = "") -> None:
         super().__init__(problem)
         self.status = status
-        self.go_on = go_on
+        self.continue_token = continue_token
 
     @classmethod
-    def refused(cls, status: int, message: str, go_on: str = "") -> ApiError:
+    def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:
         """Return the error for a response with this status and message."""
         try:
             phrase = HTTPStatus(status).phrase
         except ValueError:
             phrase = ""
-        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, go_on)
+        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
 
 
 class Api:
     """A connection to an API server. Use `connect` to create one.
 
     Attributes:
-        namespace: the default namespace of the kubeconfig's context; empty: none.
+        namespace: the default namespace of the kubeconfig's context; empty if there is none.
     """
 
     def __init__(self, client: ApiClient, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
@@ -94,10 +94,10 @@ class Api:
 
     @classmethod
     async def connect(cls, kubeconfig: Path | None, context: str | None = None) -> Api:
-        """Return a connection with the credentials in this file, or if it is None, with those of this Pod.
+        """Return a connection with the credentials in this kubeconfig or, if it is None, in this Pod.
 
-        This sends no request. If there are several files, as in $KUBECONFIG, the first value of each setting counts.
-        Without ``context``, the current one counts. Raise UnusableCredentialsError if the credentials can't be read.
+        This sends no request. If there are several files, as in $KUBECONFIG, the first value of each setting wins. The
+        default of ``context`` is the current one. Raise UnusableCredentialsError if the credentials are invalid.
         """
         client, namespace = await _client(kubeconfig, context)
         return cls(client, kubeconfig, context, namespace)
@@ -121,9 +121,9 @@ class Api:
     def get(
         self, path: str, patience: aiohttp.ClientTimeout, accept: str = JSON_TYPE
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the response to a GET, as a context. Errors while you read it are raised as ApiError too.
+        """Return a context manager with the response to a GET.
 
-        Raise ApiError if there is no response, it is incomplete, its status isn't 200, or its body is malformed.
+        It raises ApiError if there is no response, its status isn't 200 or 201, or its body is incomplete or malformed.
         """
         return self._exchange("GET", path, patience, {"Accept": accept})
 
@@ -133,7 +133,7 @@ class Api:
             return await response.read()
 
     async def find(self, path: str, kind: type[T], seconds: float) -> T | None:
-        """Return the object at a path, or None if there is none. Raise ApiError as `get` does."""
+        """Return the object at a path, or None if it doesn't exist. Raise ApiError like `get`."""
         try:
             async with self.get(path, aiohttp.ClientTimeout(total=seconds)) as response:
                 return msgspec.json.decode(await response.read(), type=kind)
@@ -143,14 +143,14 @@ class Api:
         return None
 
     async def write(self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE) -> None:
-        """Send a request as `send` does, and discard the response."""
+        """Send a request like `send`, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
             await response.read()
 
     def send(
         self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Return the response to a POST, PATCH, or DELETE, as a context. Raise ApiError as `get` does."""
+        """Return a context manager with the response to a POST, PATCH, or DELETE. It raises ApiError like `get`."""
         headers = {"Accept": JSON_TYPE, "Content-Type": media_type}
         return self._exchange(method, path, aiohttp.ClientTimeout(total=seconds), headers, body)
 
@@ -191,13 +191,13 @@ class Api:
                 await client.close()
 
     async def _renew(self, used: ApiClient) -> None:
-        """Read the credentials again, because tokens and certificates are replaced before they expire.
+        """Reload the credentials, because tokens and certificates are rotated before they expire.
 
-        The last request with the old ones closes their client: requests of a closed one end with an AssertionError.
+        The last request in progress closes the old client: requests of a closed client fail with an AssertionError.
         """
         async with self._renewing:
             if used is not self._client:
-                return  # another request has renewed them
+                return  # another request has already reloaded them
             try:
                 self._client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
@@ -213,7 +213,7 @@ def _refusal(status: int, body: bytes) -> ApiError:
 
 
 async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:
-    """Return a client, and the namespace that the kubeconfig's context names."""
+    """Return a client, and the namespace of the kubeconfig's context."""
     namespace = ""
     configuration = Configuration()
     # Many clusters have certificates without extensions that Python 3.13 requires, and client-go doesn't.
@@ -235,7 +235,7 @@ async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClie
 
 
 def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | None]:
-    """Return the merged files, and the context: as for kubectl, the first current one."""
+    """Return the merged files and the context. Like kubectl, use the first file that sets the current context."""
     for file in str(kubeconfig).split(os.pathsep):
         read_file(file)  # the loader treats a missing file as empty, and waits for a pipe
     merger = kube_config.KubeConfigMerger(str(kubeconfig))
@@ -244,8 +244,8 @@ def _merged(kubeconfig: Path, context: str | None) -> tuple[ConfigNode, str | No
 
 
 def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
-    """Raise ValueError if the loader would use another identity than kubectl. The loader logs why a plugin failed."""
-    user = loader._user or {}  # noqa: SLF001 - no public attribute has it
+    """Raise ValueError if the loader would use a different identity than kubectl. The loader logs plugin failures."""
+    user = loader._user or {}  # noqa: SLF001 - there is no public attribute
     if impersonates := next((key for key in _IMPERSONATION if key in user), ""):
         raise ValueError(
             f"its user has `{impersonates}`, and spotgate can't impersonate users; use the credentials of that user"
@@ -257,7 +257,7 @@ def _refuse_what_the_loader_ignores(loader: KubeConfigLoader) -> None:
 
 
 def _why(error: Exception, kubeconfig: Path | None) -> str:
-    """Return in one line why the credentials can't be loaded."""
+    """Return one line that explains why the credentials can't be loaded."""
     if isinstance(error, OSError):
         file = "" if error.filename in (None, str(kubeconfig)) else f"{error.filename}: "
         return f"{file}{error.strerror or error}"

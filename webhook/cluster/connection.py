@@ -1,4 +1,4 @@
-"""Connect a command to a live cluster, and explain what can't be read."""
+"""Connect a command to a live cluster, and explain failed reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The flags that name a cluster."""
+    """The flags that select a cluster."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -41,7 +41,7 @@ def add_connection(parser: ArgumentParser) -> None:
 
 
 async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
-    """Connect to a cluster as `Api.connect` does. Log lines go to standard error: the output is a report."""
+    """Connect to a cluster like `Api.connect`. Send log lines to stderr, because stdout is for the command's report."""
     import structlog  # noqa: PLC0415 - takes a third of a second, which --help doesn't need
 
     from webhook.cluster.api import Api  # noqa: PLC0415 - as above
@@ -52,7 +52,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:
 
 
 def run_on_cluster(command: str, options: Connection, work: Callable[[Api], Awaitable[T]]) -> T:
-    """Run work on the cluster that the options name. Raise CannotJudgeError if the cluster can't be read."""
+    """Run ``work`` on the cluster that the options select. Raise CannotJudgeError if the cluster can't be read."""
     from webhook.capacity.view import UnusableCredentialsError  # noqa: PLC0415
     from webhook.cluster.api import ApiError  # noqa: PLC0415 - takes a third of a second, which --help doesn't need
 
@@ -85,7 +85,7 @@ def unanswered(api: Api, error: ApiError) -> str:
 
 
 def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the rules that a ClusterRole needs to list these groups and plurals, as lines of YAML."""
+    """Return the ClusterRole rules that permit listing these groups and plurals, as lines of YAML."""
     groups: dict[str, list[str]] = {}
     for group, plural in sorted(forbidden):
         groups.setdefault(group, []).append(plural)
@@ -94,12 +94,12 @@ def missing_rules(forbidden: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def as_rules(rules: Iterable[Mapping[str, list[str]]]) -> list[str]:
-    """Return rules of a Role as lines of YAML."""
+    """Return RBAC rules as lines of YAML."""
     return yaml.safe_dump(list(rules), default_flow_style=None, sort_keys=False, width=1000).splitlines()
 
 
 def _default_kubeconfig() -> Path | None:
-    """Return the file or files that kubectl uses without flags, or None in a Pod without any."""
+    """Return the files that kubectl uses by default, or None in a Pod without a kubeconfig."""
     listed = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     named = listed or [str(Path.home() / ".kube" / "config")]
     existing = [path for path in named if Path(path).exists()]

@@ -1,4 +1,4 @@
-"""Read which resources an API server serves: all of them in two requests (aggregated discovery, Kubernetes 1.27)."""
+"""List the resources that an API server serves, in two requests (aggregated discovery, Kubernetes 1.27)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KIND: Final = "APIGroupDiscoveryList"
 
 
 class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource in the version that the API server prefers.
+    """A resource in the API server's preferred version.
 
     Attributes:
-        verbs: the verbs that it supports, such as list and patch.
+        verbs: the supported verbs, such as list and patch.
     """
 
     resource: Resource
@@ -31,12 +31,12 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def api_version(self) -> str:
-        """Return the ``apiVersion`` of its objects."""
+        """Return the ``apiVersion`` of the resource's objects."""
         group = self.resource.group
         return f"{group}/{self.version}" if group else self.version
 
     def path_in(self, namespace: str) -> str:
-        """Return the path of the resource in a namespace, or in all namespaces if it is empty."""
+        """Return the API path of the resource in a namespace, or in all namespaces if ``namespace`` is empty."""
         prefix = "/apis" if self.resource.group else "/api"
         within = f"namespaces/{namespace}/" if namespace else ""
         return f"{prefix}/{self.api_version}/{within}{self.resource.plural}"
@@ -47,7 +47,7 @@ class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> list[ServedResource]:
-    """Return each resource that the API server serves once, in its order. Raise ApiError if they can't be read."""
+    """Return the served resources without duplicates, in the API server's order. Raise ApiError on failure."""
     resources: dict[tuple[str, str], ServedResource] = {}
     for path in ("/api", "/apis"):
         answer = msgspec.json.decode(await fetch(path, _LISTS))

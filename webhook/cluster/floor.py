@@ -1,4 +1,4 @@
-"""Read the facts on which the on-demand floor of a Pod depends: whether the controller runs, and the first ordinal."""
+"""Read the facts for the on-demand floor of a Pod: whether the controller runs, and the first ordinal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 FRESH_SECONDS: Final = 10.0
-"""Seconds for which the controller counts as running after it renews its Lease, which it does every 2 s."""
+"""Seconds for which the controller counts as running after a renewal of its Lease. It renews the Lease every 2 s."""
 
 _ANNOTATION: Final = FLOOR_ANNOTATION.encode()
 
@@ -31,10 +31,10 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class FloorFacts:
-    """The facts on which the floors of Pods depend.
+    """The facts for the on-demand floors of Pods.
 
     Attributes:
-        lease: the copy of the controller's Lease, which its `run` keeps up to date.
+        lease: the mirror of the controller's Lease; its `run` keeps it up to date.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -50,18 +50,18 @@ class FloorFacts:
         self._renewed = -math.inf
 
     def _observe(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        """Note a renewal: the same holder has written the Lease again.
+        """Record a renewal, which is an update of the Lease by the same holder.
 
-        The first version of the Lease doesn't count: it may be old, and clocks of hosts differ. A new holder doesn't
-        count either, until it shows that it assigns Pods.
+        The first observed version doesn't count, because it may be old, and the clocks of hosts differ. The update of a
+        new holder doesn't count, because the holder may not assign Pods yet.
         """
         if before and after and before.get("holderIdentity") == after.get("holderIdentity"):
             self._renewed = monotonic()
 
     async def seen_from(self, view: ClusterView, request: Request, seconds: float) -> ClusterView:
-        """Return the view with the facts for the floor of the requested Pod; for a Pod without a floor, the same view.
+        """Return the view with the facts for the floor of the requested Pod. Without a floor, return the same view.
 
-        A first ordinal that can't be read within ``seconds`` is unknown.
+        If the first ordinal can't be read within ``seconds``, it is unknown.
         """
         if request.path != "pods" or request.operation != "CREATE" or _ANNOTATION not in bytes(request.object):
             return view

@@ -18,10 +18,10 @@ CONFIGURATION: Final = "spotgate"
 CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 SERVING: Final = "serving."
-"""The prefix of the Secret's keys that name replicas. Each value identifies the CA of the served certificate."""
+"""The prefix of the Secret's keys for replicas. Each value identifies the CA of the replica's certificate."""
 
 _FIELD_MANAGER: Final = "spotgate-certificates"
-"""The field manager of only the caBundles that spotgate writes, so that `kubectl apply` keeps them."""
+"""The field manager that owns only the caBundles, so that `kubectl apply` keeps them."""
 
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -33,10 +33,10 @@ class CaBundles(msgspec.Struct, frozen=True):
     """The caBundles of one configuration.
 
     Attributes:
-        kind: of the configuration.
+        kind: the kind of the configuration.
         resource_version: the version that was read. A write fails if the configuration has changed since.
-        by_webhook: PEM, by the webhook's name; empty if a webhook has none.
-        hosts: the names that the API server calls, such as `spotgate.spotgate-system.svc`.
+        by_webhook: the PEM of each webhook, by name; empty if a webhook has no caBundle.
+        hosts: the host names that the API server calls, such as `spotgate.spotgate-system.svc`.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class CaBundles(msgspec.Struct, frozen=True):
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """The data of a Secret, and its resource version, which is empty if there is no Secret."""
+    """The data and the resource version of a Secret. Both are empty if the Secret doesn't exist."""
 
     resource_version: str
     data: Mapping[str, bytes]
@@ -57,9 +57,9 @@ def _path(kind: str) -> str:
 
 
 async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> list[CaBundles]:
-    """Return the caBundles of our configurations that exist. Raise `ApiError` if they can't be read.
+    """Return the caBundles of spotgate's existing configurations. Raise `ApiError` if they can't be read.
 
-    ``newest`` reads from etcd; else the API server answers from its cache.
+    With ``newest``, read from etcd; otherwise, from the API server's watch cache.
     """
     configurations: list[CaBundles] = []
     for kind in CONFIGURATIONS:
@@ -75,13 +75,13 @@ async def read_ca_bundles(api: Api, seconds: float, *, newest: bool = True) -> l
 
 
 async def read_webhooks(api: Api, seconds: float) -> dict[str, list[dict[str, Any]]]:
-    """Return the webhooks of our configurations that exist, by kind. Raise `ApiError` if they can't be read."""
+    """Return the webhooks of spotgate's existing configurations, by kind. Raise `ApiError` on failure."""
     stored = {kind: await api.find(f"{_path(kind)}?resourceVersion=0", dict, seconds) for kind in CONFIGURATIONS}
     return {kind: configuration.get("webhooks", []) for kind, configuration in stored.items() if configuration}
 
 
 async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
-    """Return the caBundle of each active webhook that has one. Raise `ApiError` if they can't be read."""
+    """Return the caBundle of each active webhook that has one. Raise `ApiError` on failure."""
     return {
         name: bundle
         for configuration in await read_ca_bundles(api, seconds, newest=False)
@@ -91,9 +91,9 @@ async def ca_bundles(api: Api, seconds: float) -> dict[str, bytes]:
 
 
 async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None:
-    """Write these caBundles into their configuration, unless it has changed since it was read.
+    """Write these caBundles into their configuration, unless the configuration has changed since the read.
 
-    Raise ApiError if it has changed (status 409) or can't be written.
+    Raise ApiError if it has changed (status 409) or the write fails.
     """
     body = {
         "apiVersion": _API_VERSION,
@@ -107,7 +107,7 @@ async def write_ca_bundles(api: Api, bundles: CaBundles, seconds: float) -> None
 
 
 async def read_secret(api: Api, namespace: str, name: str, seconds: float) -> Secret:
-    """Return a Secret; an empty one if there is none. Raise `ApiError` if it can't be read."""
+    """Return a Secret, which is empty if it doesn't exist. Raise `ApiError` if it can't be read."""
     read = await api.find(f"/api/v1/namespaces/{namespace}/secrets/{name}", dict, seconds)
     if read is None:
         return Secret("", {})
@@ -123,11 +123,10 @@ async def write_secret(
     seconds: float,
     resource_version: str | None = None,
 ) -> None:
-    """Add entries to a Secret, and keep the others.
+    """Merge entries into a Secret. An entry of None is removed.
 
-    An entry of None is removed. With a ``resource_version``, write only if it is still the Secret's. If it is empty,
-    create the Secret. If it is None, write anyway. Raise ApiError if the Secret has changed (status 409) or can't be
-    written.
+    With a ``resource_version``, write only if the Secret still has this version. If it is empty, create the Secret; if
+    it is None, write unconditionally. Raise ApiError if the Secret has changed (status 409) or the write fails.
     """
     path = f"/api/v1/namespaces/{namespace}/secrets"
     entries = {key: None if value is None else _base64(value) for key, value in data.items()}

@@ -1,10 +1,10 @@
 """Follow the state of a live cluster: node pools, Namespaces, and Nodes.
 
-PodDisruptionBudgets too, if a policy needs them. If they can't be read, they are unknown, and nothing waits for them.
+Also follow PodDisruptionBudgets if a policy needs them. They are optional: if they can't be read, they are unknown.
 
-`view` answers from copies that watches keep up to date. They stay in use while the API server is unreachable, for any
-time, because the placement of Pods seldom changes. `silence` returns their age. Requests that need the current state
-use `fresh`, which lists the node pools.
+`view` uses copies that watches keep up to date. While the API server is unreachable, the copies stay in use without a
+time limit, because node pools seldom change. `silence` returns their age. Requests that need the current state use
+`fresh`, which lists the node pools.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from webhook.kube.disruption import DisruptionBudget
 
 _COMPANY: Final = 0.005
-"""Seconds that a fresh reading waits for other requests that need one. Many node pools can be applied at once."""
+"""Seconds that a fresh read waits for other requests to share it. Users can apply many node pools at the same time."""
 
 
 class LiveState:
@@ -75,22 +75,22 @@ class LiveState:
             group.create_task(self._follow_version())
 
     async def synced(self) -> None:
-        """Wait until everything has been read once."""
+        """Wait until all resources have been read once."""
         await self._synced.wait()
 
     def why_not_synced(self) -> str:
-        """Return the resources that have not been read yet, and why, or an empty string."""
+        """Return the resource that hasn't been read yet and the reason, or an empty string."""
         if self._synced.is_set():
             return ""
         unknown = next((mirror for mirror in (*self._needed, *self._budgets) if not mirror.known), None)
         return unread(unknown.source, unknown.problem) if unknown is not None else "the API server's version is unknown"
 
     def silence(self) -> float:
-        """Return the seconds since the last message of the API server, for the least recent resource."""
+        """Return the seconds since the API server's last message about the least recently updated resource."""
         return monotonic() - min(mirror.heard for mirror in self._needed)
 
     def view(self) -> ClusterView:
-        """Return the view of the cluster that the watches have built."""
+        """Return the view of the cluster from the watches."""
         if self._view is None:
             unknown = next((mirror for mirror in self._pools if not mirror.known), None)
             if unknown is not None:
@@ -100,8 +100,8 @@ class LiveState:
         return self._view
 
     async def fresh(self) -> ClusterView:
-        """Return the view with newly read node pools."""
-        # Only requests from before a reading begins share it: it may miss the changes of later ones.
+        """Return the view with freshly listed node pools."""
+        # Only requests that arrive before a read starts can share it: the read may miss later changes.
         if self._next_reading is None:
             self._next_reading = asyncio.create_task(self._read())
         return await asyncio.shield(self._next_reading)
@@ -122,7 +122,7 @@ class LiveState:
         return self._look(self._same_pools(pools))
 
     def _parts(self) -> _Parts:
-        """Return what a change of a Node doesn't change."""
+        """Return the parts of the view that don't depend on Nodes."""
         if self._last_parts is None:
             self._last_parts = _Parts(
                 self._same_pools(item for mirror in self._pools for item in mirror.items.values()),
@@ -132,7 +132,7 @@ class LiveState:
         return self._last_parts
 
     def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
-        """Return the pools, sorted; the same tuple while they are equal, because rules cache results by it."""
+        """Return the sorted pools. Reuse the previous tuple if it is equal, because rules cache results by identity."""
         joined = join(items)
         pools = tuple(sorted(joined.pools, key=lambda pool: pool.identity))
         same = self._last_pools.pools if pools == self._last_pools.pools else pools

@@ -1,6 +1,6 @@
-"""Keep a copy of one resource of an API server up to date: list it once, then watch it.
+"""Keep a copy of one resource up to date with a list and a watch, like an informer of client-go.
 
-While the API server is unreachable, the copy stays in use: a slightly old copy is good enough to place Pods.
+While the API server is unreachable, the copy stays in use: a stale copy is good enough to place Pods.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log: FilteringBoundLogger = structlog.get_logger()
 
-_GO_ON: Final = frozenset(
+_CONTINUABLE: Final = frozenset(
     {
         0,
         HTTPStatus.UNAUTHORIZED,
@@ -40,7 +40,7 @@ _GO_ON: Final = frozenset(
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""After these errors, a watch continues. After others, as 410 (too old) or 504 (too new), list all objects again."""
+"""The status codes after which a watch continues. After others, such as 410 (too old) or 504 (too new), relist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,17 +48,18 @@ class Pace:
     """Intervals and timeouts of requests to an API server, in seconds.
 
     Attributes:
-        first: the pause after a failure; doubled each time, and varied so that replicas don't retry together.
+        first: the pause after the first failure. It doubles each time, with jitter so that replicas don't synchronize.
         most: the longest pause, and the interval to look for a resource that the cluster doesn't have.
-        steady: after a watch of this length, pauses start at `first` again.
-        answer: the timeout of a request other than a watch. The API server waits 3 s for our webhooks.
+        steady: the length of a watch after which pauses start at `first` again.
+        answer: the timeout of a request other than a watch. The API server waits 3 s for spotgate's webhooks.
         watch: the length of a watch; client-go uses five to ten minutes.
-        silence: the time without data after which a connection is lost; the API server sends something every minute.
+        silence: the time without data after which a connection counts as lost. The API server sends a bookmark every
+            minute.
         version: the interval to read the API server's version.
-        forbidden: after this time of only 403, the resource is unknown. A starting API server answers 403 until it has
-            read all roles, which takes seconds, or tens of seconds in a large cluster.
-        apart: the least time between the starts of two fresh readings, each a list of all node pools: at most ten a
-            second. A request waits at most this long, of the 2 s that it has for a reading.
+        forbidden: the time of only 403 responses after which the resource is unknown. A starting API server returns 403
+            until it has read all roles, which takes seconds, or tens of seconds in a large cluster.
+        apart: the minimum interval between two fresh reads, each a list of all node pools: at most ten a second. A
+            request waits at most this long, of the 2 s that it has for a read.
     """
 
     first: float = 0.5
@@ -72,7 +73,7 @@ class Pace:
     apart: float = 0.1
 
     def pauses(self) -> Iterator[float]:
-        """Yield the delay before each retry."""
+        """Yield the delays before each retry."""
         pause = self.first
         while True:
             yield pause * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
@@ -82,14 +83,15 @@ class Pace:
 class Mirror(Generic[T]):
     """An up-to-date copy of one resource.
 
-    ``replaced`` is called with the previous and the new part of an object; None: no object.
+    ``changed`` is called after any change. ``replaced`` is called with the previous and the new part of an object, each
+    None if the object doesn't exist.
 
     Attributes:
-        items: the part of each object that is kept.
-        known: the objects have been listed, or the cluster doesn't have the resource. Stays True while the API server
-            is unreachable or rejects the credentials (401), and becomes False if it keeps answering 403.
+        items: the stored part of each object.
+        known: whether the objects have been listed, or the cluster doesn't have the resource. Stays True while the API
+            server is unreachable or rejects the credentials (401); becomes False if it keeps returning 403.
         problem: why the copy isn't up to date; None if it is.
-        heard: the time of the last message of the API server, by `time.monotonic`.
+        heard: the time of the API server's last message, by `time.monotonic`.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Mirror(Generic[T]):
                 await self._follow()
             except ApiError as error:
                 self._failed(error)
-            except Exception as error:  # noqa: BLE001 - an object that we can't handle must not end the server
+            except Exception as error:  # noqa: BLE001 - an object that spotgate can't handle must not stop the server
                 self._resource_version = ""
                 frame = traceback.extract_tb(error.__traceback__)[-1]
                 self._failed(ApiError(f"a bug in spotgate: {type(error).__name__} at {frame.filename}:{frame.lineno}"))
@@ -144,7 +146,7 @@ class Mirror(Generic[T]):
                 self._take(line)
 
     async def _list(self) -> bool:
-        """List the objects. Return False if the cluster has no such resource."""
+        """List the objects. Return False if the cluster doesn't have the resource."""
         listing = await self.source.list(self._api, self._pace.answer)
         if listing is None:
             self._replace_all({})
@@ -174,7 +176,7 @@ class Mirror(Generic[T]):
             self._replace(key, item)
 
     def _replace(self, key: ObjectKey, item: T | None) -> bool:
-        """Store this part of an object; None: deleted. Return whether that is a change."""
+        """Store a part of an object, or delete it if None. Return whether the copy has changed."""
         before = self.items.get(key)
         if before == item:
             return False
@@ -195,10 +197,10 @@ class Mirror(Generic[T]):
         self._changed()
 
     def _failed(self, error: ApiError) -> None:
-        if error.status not in _GO_ON:
+        if error.status not in _CONTINUABLE:
             self._resource_version = ""
         if error.status == HTTPStatus.GONE:
-            return  # nothing is wrong: the API server forgets old events
+            return  # not a problem: the API server discards old events
         if str(error) != str(self.problem):
             log.warning("resource not watched", resource=str(self.source), problem=str(error))
         self.problem = error

@@ -1,4 +1,4 @@
-"""Define the resources that spotgate reads from a live cluster, and read all of them once."""
+"""Define the resources that spotgate reads from a live cluster, and read them once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
-    """Return the sources of all kinds of node pools, and of their sizes. Many clusters lack some of them."""
+    """Return the sources of all kinds of node pools and of their sizes. Clusters lack some of these kinds."""
     readers = [reader for reader in readers_by_resource(providers).values() if reader.any.listed_in is None]
     return [
         *(_of_kind(reader.any, reader.read) for reader in readers),
@@ -70,7 +70,7 @@ def all_namespaces() -> WatchedResource[Mapping[str, str]]:
 
 
 def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
-    """Return the source of the facts that Nodes show about their cluster."""
+    """Return the source of the facts about each Node."""
     return WatchedResource(
         resource="nodes",
         read=lambda meta, raw: node_facts(meta.labels or {}, msgspec.json.decode(raw, type=Node), providers, meta.name),
@@ -96,7 +96,7 @@ async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None
 
 
 def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
-    """Return the resource that couldn't be read, and why: ``nodes can't be read: 403 Forbidden: ...``."""
+    """Return a sentence about a resource that couldn't be read: ``nodes can't be read: 403 Forbidden: ...``."""
     match problem:
         case None:
             return f"{source} are not known yet"
@@ -110,8 +110,9 @@ class Reading:
     """The result of reading a cluster.
 
     Attributes:
-        failures: the resources that couldn't be read, and why: ``nodes can't be read: 500 Internal Server Error: ...``
-        forbidden: the resources that the user can't list, by API group and plural.
+        view: the view of the cluster.
+        failures: sentences about resources that couldn't be read, such as ``nodes can't be read: 500 ...``.
+        forbidden: the errors of resources that the user can't list, by API group and plural.
     """
 
     view: ClusterView
@@ -120,28 +121,28 @@ class Reading:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the unknown facts about the cluster, and why."""
+        """Return sentences about all resources that couldn't be read."""
         return (*self.failures, *refusals(self.forbidden))
 
 
 def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
-    """Return the resources that can't be listed in one line, because the API server gives the same reason for each."""
+    """Return one line for all forbidden resources, because the API server gives the same reason for each."""
     errors = {".".join(filter(None, (plural, group))): error for (group, plural), error in forbidden.items()}
     names = sorted(errors)
     return [f"{', '.join(names)} can't be read: {errors[names[-1]]}"] if names else []
 
 
 async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
-    """Read the cluster as it is now.
+    """Read the current state of the cluster.
 
-    Raise ApiError if there is no answer, or the credentials are rejected. In these cases, read nothing else.
+    Raise ApiError immediately if the API server doesn't answer or rejects the credentials.
     """
     try:
         version = await api_server_version(api, seconds)
     except ApiError as error:
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
-        version = None  # optional
+        version = None  # the version is optional
     failures: list[str] = []
     forbidden: dict[tuple[str, str], ApiError] = {}
 

@@ -1,7 +1,7 @@
-"""List and watch one resource of an API server, in one or all namespaces, with one page in memory at a time.
+"""List and watch one resource in one or all namespaces, with one page in memory at a time.
 
-`kubernetes.aio.watch` isn't used, because it opens a client with a TLS context for each watch, and starts the next
-watch without a pause.
+This module doesn't use `kubernetes.aio.watch`, which opens a client with a TLS context for each watch, and starts the
+next watch without a pause.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METADATA_LIST: Final = f"{JSON_TYPE};as=PartialObjectMetadataList;g=meta.k8s.io;
 
 T = TypeVar("T")
 ObjectKey: TypeAlias = tuple[str, str]
-"""Namespace (empty: cluster-scoped) and name."""
+"""The namespace (empty if cluster-scoped) and name of an object."""
 
 
 class ListedMetadata(msgspec.Struct):
@@ -50,7 +50,8 @@ class Listing(Generic[T]):
 
     Attributes:
         version: the API version of the list.
-        resource_version: the version from which a watch can continue.
+        resource_version: the resource version that a watch can start from.
+        items: the part of each object to keep.
     """
 
     version: str
@@ -65,9 +66,10 @@ class WatchedResource(Generic[T]):
     Attributes:
         versions: the supported API versions, the preferred one first.
         read: returns the part of an object to keep.
-        namespace: the namespace to read; empty: all.
-        fields: a field selector; empty: all objects.
-        optional: some clusters don't have the resource.
+        namespace: the namespace to read; empty for all namespaces.
+        fields: a field selector; empty for all objects.
+        metadata_only: whether to request only the metadata of objects.
+        optional: whether some clusters don't have the resource.
     """
 
     group: str = ""
@@ -83,10 +85,7 @@ class WatchedResource(Generic[T]):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     async def list(self, api: Api, seconds: float) -> Listing[T] | None:
-        """List all objects as they are now. Return None if the cluster doesn't have the resource.
-
-        Raise ApiError if they can't be listed.
-        """
+        """List all objects. Return None if the cluster doesn't have the resource. Raise ApiError on failure."""
         for version in self.versions:
             try:
                 return await self._list(api, version, seconds)
@@ -99,10 +98,10 @@ class WatchedResource(Generic[T]):
     async def watch(
         self, api: Api, version: str, since: str, *, seconds: float, silence: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Yield the lines of a watch, each an event or a bookmark.
+        """Yield the lines of a watch that starts at ``since``. Each line is an event.
 
-        The API server ends the watch after ``seconds``. After ``silence`` seconds without a line, the connection is
-        lost. Raise ApiError if the resource can't be watched, or the connection is lost.
+        The API server ends the watch after ``seconds``. After ``silence`` seconds without a line, the connection counts
+        as lost. Raise ApiError if the resource can't be watched or the connection is lost.
         """
         query = urlencode(
             {
@@ -137,7 +136,7 @@ class WatchedResource(Generic[T]):
         """Return whether the list failed because the cluster doesn't have this resource."""
         if error.status != HTTPStatus.FORBIDDEN:
             return error.status == HTTPStatus.NOT_FOUND
-        # The API server checks permission before existence. Discovery, which all users can read, distinguishes the two.
+        # The API server returns 403 before 404. Discovery, which all users can read, distinguishes the two cases.
         try:
             served = await api.find(f"/apis/{self.group}/{version}", dict, seconds)
         except ApiError:
@@ -164,7 +163,7 @@ class _Object(msgspec.Struct):
 
 
 PAGE: Final = 500
-"""Objects in one response, as for kubectl."""
+"""The maximum number of objects in one response; kubectl uses the same number."""
 
 
 class ListMeta(msgspec.Struct):
@@ -186,20 +185,19 @@ async def pages(
 ) -> AsyncIterator[ObjectPage]:
     """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
 
-    With ``renew``, continue after the last object if the API server has forgotten the state of the first page (410,
-    after about five minutes). Later pages then show a later state, so don't start a watch from it. Raise ApiError if
-    the objects can't be listed.
+    With ``renew``, continue after the last object if the continue token expires (410, after about five minutes). Later
+    pages then show a later state, so don't start a watch from it. Raise ApiError if the objects can't be listed.
     """
-    asked = {"limit": str(PAGE), **(query or {})}
+    parameters = {"limit": str(PAGE), **(query or {})}
     while True:
         try:
-            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(asked)}"), type=ObjectPage)
+            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(parameters)}"), type=ObjectPage)
         except ApiError as error:
-            if not renew or error.status != HTTPStatus.GONE or error.go_on in {"", asked.get("continue")}:
+            if not renew or error.status != HTTPStatus.GONE or error.continue_token in {"", parameters.get("continue")}:
                 raise
-            asked["continue"] = error.go_on
+            parameters["continue"] = error.continue_token
             continue
         yield page
         if not page.metadata.continue_:
             return
-        asked["continue"] = page.metadata.continue_
+        parameters["continue"] = page.metadata.continue_

@@ -1,6 +1,6 @@
 """Build the view of a cluster from its objects, which come from files or an API server.
 
-Node pools are read by `webhook.capacity.providers.reader.PoolReader`.
+`webhook.capacity.providers.reader.PoolReader` reads node pools.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """The facts that a Node shows about its cluster.
+    """The facts about a Node and its cluster.
 
     Attributes:
-        providers: names of the providers whose nodes have these labels.
-        kind: the facts about its pool; None: no provider's, or a provider that doesn't label spot nodes.
-        kubelet: (major, minor); None: unknown.
-        names: its name, and its hostname label if it differs.
+        providers: the names of the providers whose nodes have these labels.
+        kind: the facts about the node's pool; None if no provider that labels spot nodes matches.
+        kubelet: the (major, minor) version of the kubelet; None if unknown.
+        names: the name of the Node, and its hostname label if it differs.
     """
 
     providers: frozenset[str]
@@ -55,7 +55,7 @@ class NodeTally:
         self._by_name: dict[str, NodeKind] = {}
 
     def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        """Count a Node that was added (before is None), changed, or deleted (after is None)."""
+        """Update the sum for a Node that was added (``before`` is None), changed, or deleted (``after`` is None)."""
         if before is not None:
             self._counts[before.providers, before.kubelet] -= 1
             for name in before.names:
@@ -69,7 +69,7 @@ class NodeTally:
                 self._by_name |= dict.fromkeys(after.names, after.kind)
 
     def view(self) -> ClusterView:
-        """Return a view of the Nodes alone."""
+        """Return a view with only the Nodes."""
         self._counts = +self._counts
         groups = self._groups.pools()
         return ClusterView(
@@ -96,7 +96,7 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
 
 
 def view_of_nodes(nodes: Iterable[NodeFacts]) -> ClusterView:
-    """Return a view of these Nodes alone."""
+    """Return a view with only these Nodes."""
     tally = NodeTally()
     for node in nodes:
         tally.replace(None, node)
@@ -104,14 +104,14 @@ def view_of_nodes(nodes: Iterable[NodeFacts]) -> ClusterView:
 
 
 def with_pools(nodes: ClusterView, pools: tuple[Pool, ...] | None) -> ClusterView:
-    """Return a view of Nodes with these node pools added, and with the providers of those in this cluster."""
+    """Add node pools to a view of Nodes, and the providers of the pools in this cluster."""
     shown = (pool.provider for pool in pools or () if not pool.elsewhere)
     return replace(nodes, pools=pools, providers=nodes.providers.union(shown))
 
 
 @lru_cache(1024)
 def version_of(text: str) -> tuple[int, int] | None:
-    """Return (major, minor) of a version of Kubernetes, such as ``v1.31.4-gke.100``, or None if it is malformed."""
+    """Return (major, minor) of a Kubernetes version, such as ``v1.31.4-gke.100``, or None if it is malformed."""
     match = _VERSION.match(text)
     return (int(match[1]), int(match[2])) if match else None
 

@@ -1,4 +1,4 @@
-"""Elect one leader with the Lease that the webhook watches, by the election of the Kubernetes client."""
+"""Elect one leader with the leader election of the Kubernetes client. The webhook watches the Lease."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 LEASE_SECONDS: Final = 10
-"""If the leader renews nothing for this time, another candidate becomes the leader. A Pod waits at most 13 s."""
+"""The duration of the Lease. Without a renewal, another candidate becomes the leader. A Pod waits at most 13 s."""
 RENEW_SECONDS: Final = 7
 """A leader that can't renew for this time steps down."""
 RETRY_SECONDS: Final = 2
-"""Between renewals, and between checks of a candidate. The webhook treats the controller as running for 10 s."""
+"""The interval of renewals, and of a candidate's checks. The webhook counts the controller as running for 10 s."""
 ACT_SECONDS: Final = 8
-"""A leader whose last renewal is older assigns nothing: it may have been paused, and another one may lead."""
+"""A leader with an older renewal assigns no Pods: the process may have been paused, and another one may lead."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
-    """The Lease of one candidate, which stops renewing while Pods wait for too long.
+    """The Lease of one candidate, which isn't renewed while Pods wait for too long.
 
     Args:
         client: returns the client with the newest credentials.
@@ -56,13 +56,13 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     @property
     def leads(self) -> bool:
-        """Return whether this candidate was the leader a moment ago, by its own clock."""
+        """Return whether this candidate has renewed the Lease within `ACT_SECONDS`, by the local clock."""
         return monotonic() - self.renewed < ACT_SECONDS
 
     async def get(self, name: str, namespace: str) -> Any:
-        """Return the Lease, or the error.
+        """Return whether the Lease exists, with its record or the error.
 
-        A leader that sees another leader, such as after a clock change, stops assigning.
+        A leader that sees another holder, for example after a clock change, stops assigning Pods.
         """
         self.api_instance.api_client = self._client()
         exists, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
@@ -71,18 +71,18 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         return exists, record
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        """Create the Lease. Return whether that succeeded. The library's own call has an argument of the wrong type."""
+        """Create the Lease. Return whether that succeeded. The library's method passes an argument of a wrong type."""
         lease = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
         return await self._write(self.api_instance.create_namespaced_lease(namespace, lease))
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        """Renew or take the Lease. Return whether that succeeded."""
-        if self.renewed > -math.inf and not self._may_renew():  # however old: only another candidate can take it
+        """Renew or acquire the Lease. Return whether that succeeded."""
+        if self.renewed > -math.inf and not self._may_renew():  # also if it has expired: another candidate must take it
             return False
         return await self._write(super().update(name, namespace, updated_record))
 
     async def release(self) -> None:
-        """Stop leading, and give the Lease back, so that the next leader need not wait until it ends."""
+        """Stop leading and release the Lease, so that the next leader doesn't wait for it to expire."""
         led, self.renewed = self.leads, -math.inf
         if self.leading is not None:
             self.leading.cancel()
@@ -123,7 +123,7 @@ async def elect(
     lead: Callable[[Lock], Coroutine[Any, Any, None]],
     may_renew: Callable[[], bool],
 ) -> None:
-    """Be a candidate until cancelled, and ``lead`` while elected."""
+    """Run as a candidate until cancelled, and call ``lead`` while elected."""
     logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs tracebacks
     while True:
         lock = Lock(namespace, client, may_renew)

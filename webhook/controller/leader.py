@@ -1,4 +1,4 @@
-"""Assign each gated Pod with one PATCH, which places the Pod, labels it, and removes its gate."""
+"""Assign each gated Pod with one PATCH that places the Pod, labels it, and removes its scheduling gate."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
 _PLACING: Final = (*_SELECTING, "/spec/tolerations")
-"""The fields that the API server allows to change in a gated Pod."""
+"""The fields that the API server allows clients to change in a gated Pod."""
 _AT_ONCE: Final = 32
-"""PATCHes in flight. About 10 keep an API server busy; more only hide the latency of its webhooks."""
+"""The maximum number of concurrent PATCHes. About 10 saturate an API server; more hide the latency of its webhooks."""
 _ANSWER_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.25
-"""Seconds before a retry of an assignment without an answer, or of a Pod that has changed. Doubled for each retry."""
+"""Seconds before a retry after a lost response or a changed Pod. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 4.0
 _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
-"""Status codes after which the same PATCH would fail again."""
+"""The status codes after which the same PATCH would fail again."""
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
-"""Status codes for a Pod that has changed (maybe by this PATCH) or is gone. The watch will show which."""
+"""The status codes for a Pod that has changed (maybe by this PATCH) or is deleted. The watch shows which."""
 _INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
-"""Text of a 422 for a JSON Patch that removes a missing field: the gate is already gone."""
+"""The text of a 422 for a JSON Patch that removes a missing field: the gate is already removed."""
 _UNAUTHORIZED: Final = 'is forbidden: User "'
-"""Text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
+"""The text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
 _PATCH_TYPE: Final = "application/json-patch+json"
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 class Leader:
-    """The assignments of one process while it is the leader.
+    """A controller that assigns Pods while its process is the leader.
 
     Args:
         view: returns the newest view of the cluster.
@@ -105,7 +105,7 @@ class Leader:
         del self._at_work[owner]
 
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
-        """Send one assignment. Return whether it is settled."""
+        """Send one assignment. Return False if it failed and must be retried."""
         pod, capacity = assignment.pod, assignment.capacity
         async with self._places:
             if not leads() or not self._ledger.send(assignment):
@@ -132,7 +132,7 @@ class Leader:
             self._ledger.reopen(pod)
 
     def _operations(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
-        """Return the JSON Patch of an assignment, which fails if the Pod has changed."""
+        """Return the JSON Patch of an assignment. The API server rejects it if the Pod has changed."""
         gate = pod.gates.index(FLOOR_GATE)
         operations: list[dict[str, Any]] = [
             {"op": "replace", "path": "/metadata/resourceVersion", "value": pod.version},
@@ -156,7 +156,7 @@ class Leader:
         return [*placing, *operations]
 
     def _decide(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
-        """Return the fields that the webhook's policies add to a Pod with this assignment."""
+        """Return the patch operations of the webhook's policies for a Pod with this assignment."""
         request = Request(
             uid=pod.uid,
             operation="CREATE",

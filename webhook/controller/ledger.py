@@ -1,7 +1,7 @@
-"""Count the Pods of each ReplicaSet, and decide which Pod to assign next, and where.
+"""Count the Pods of each ReplicaSet, and choose the next Pods to assign and their capacity.
 
-A Pod is assigned to spot only if enough others are known to be on demand. Unknown assignments count with caution: one
-to on-demand counts only after the API server has answered, and one to spot counts at once.
+A Pod is assigned to spot only if enough other Pods are known to be on demand. Pending assignments count conservatively:
+an assignment to on-demand counts after the API server accepts it, and an assignment to spot counts immediately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RELEASE: Final = ""
-"""Remove the gate, and change nothing else."""
+"""An assignment that only removes the gate."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Ledger:
     """The Pods of workloads with a floor, according to the watch and the answers to PATCHes.
 
     Args:
-        is_on_demand: whether the Node with this name is an on-demand node; False for unknown Nodes.
+        is_on_demand: returns whether the Node with this name is on demand; False for unknown Nodes.
     """
 
     def __init__(self, is_on_demand: Callable[[str], bool]) -> None:
@@ -77,7 +77,7 @@ class Ledger:
     def due(self, owner: str) -> list[Assignment]:
         """Return the assignments to send now for the Pods of one ReplicaSet.
 
-        Assignments to on-demand come first. Assignments to spot follow after the API server has answered all of those.
+        Assignments to on-demand come first. Assignments to spot follow after the API server has accepted all of them.
         """
         pods = [pod for pod in self._pods.get(owner, {}).values() if pod.alive]
         if not any(pod.gated for pod in pods):
@@ -90,7 +90,7 @@ class Ledger:
             if not pod.gated or pod.uid in self._sent.keys() - self._open:
                 continue
             capacity = self._sent.get(pod.uid, RELEASE)
-            # Decide an unanswered assignment to spot again, because on-demand Pods may have been deleted since.
+            # Recompute an unanswered assignment to spot, because on-demand Pods may have been deleted since.
             if capacity != ON_DEMAND and pod.floor is not None and pod.uid not in self._refused:
                 count += pod.uid not in self._sent
                 planned = kept + coming + len(chosen[ON_DEMAND])
@@ -100,13 +100,13 @@ class Ledger:
         return [*chosen[RELEASE], *chosen[ON_DEMAND], *([] if waits else chosen[SPOT])]
 
     def _is_settled(self, pod: FloorPod) -> bool:
-        """Return whether the Pod counts: it is bound, assigned, or its assignment is sent."""
+        """Return whether the Pod counts: it is bound or assigned, or its assignment is in flight."""
         if pod.gated:
             return self._sent.get(pod.uid, RELEASE) != RELEASE
         return bool(pod.node or pod.assigned)
 
     def _is_kept(self, pod: FloorPod) -> bool:
-        """Return whether the Pod counts as on demand: by its Node if it is bound, whatever its label says."""
+        """Return whether the Pod counts as on demand. If the Pod is bound, its Node decides instead of its label."""
         if pod.node:
             return self._is_on_demand(pod.node)
         if pod.gated:
@@ -114,7 +114,7 @@ class Ledger:
         return pod.assigned == ON_DEMAND
 
     def send(self, assignment: Assignment) -> bool:
-        """Note that an assignment is sent. Return False if the Pod is assigned or gone in the meantime."""
+        """Record that an assignment is sent. Return False if the Pod has been assigned or deleted in the meantime."""
         pod = assignment.pod
         current = self._pods.get(pod.owner, {}).get(pod.uid)
         if current is None or not (current.gated and current.alive):
@@ -124,7 +124,7 @@ class Ledger:
         return True
 
     def confirm(self, pod: FloorPod) -> float:
-        """Note that the API server has accepted the assignment. Return the seconds that the Pod waited."""
+        """Record that the API server has accepted the assignment. Return the seconds that the Pod waited."""
         self._answered.add(pod.uid)
         waited = monotonic() - self._waiting_since.pop(pod.uid, monotonic())
         if pod.uid not in self._pods.get(pod.owner, {}):  # deleted in the meantime
@@ -132,11 +132,11 @@ class Ledger:
         return waited
 
     def reopen(self, pod: FloorPod) -> None:
-        """Note that the result of an assignment is unknown. It is due again, and counts."""
+        """Record that the result of an assignment is unknown. The assignment still counts, and is due again."""
         self._open.add(pod.uid)
 
     def refuse(self, pod: FloorPod) -> None:
-        """Note that the API server rejects the assignment. The Pod is only released."""
+        """Record that the API server rejects the assignment. The Pod is due for release only."""
         self._sent.pop(pod.uid, None)
         self._refused.add(pod.uid)
 
@@ -153,12 +153,12 @@ class Ledger:
                 yield owner
 
     def oldest(self) -> float:
-        """Return the waiting time of the Pod that has waited longest, in seconds."""
+        """Return the seconds for which the longest-waiting Pod has waited."""
         now = monotonic()
         return now - min(self._waiting_since.values(), default=now)
 
     def tally(self) -> dict[str, int]:
-        """Return the number of living Pods by assignment. ``gated`` Pods wait for theirs."""
+        """Return the number of living Pods by assignment; ``gated`` counts unassigned Pods."""
         counts = {ON_DEMAND: 0, SPOT: 0, "gated": 0}
         for pods in self._pods.values():
             for pod in pods.values():

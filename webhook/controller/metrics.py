@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.controller.ledger import Ledger
 
 _BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Seconds. A Pod waits for tens of milliseconds, or for about 13 s if the leader dies."""
+"""In seconds. A Pod waits for tens of milliseconds, or for about 13 s if the leader dies."""
 
 
 class ControllerMetrics:
@@ -34,7 +34,7 @@ class ControllerMetrics:
 
 
 class _StateCollector(Collector):
-    """The gauges, with values read at each scrape."""
+    """The gauges, which read their values at each scrape."""
 
     def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
         self._ledger = ledger

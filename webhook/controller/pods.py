@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.cluster.source import ListedMetadata
 
 _MARK: Final = FLOOR_ANNOTATION.encode()
-"""Text in every relevant Pod: the annotation and the gate have the same name."""
+"""A text that every relevant Pod contains: the annotation and the gate have the same name."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -24,13 +24,13 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     """One Pod of a workload with a floor.
 
     Attributes:
-        owner: the namespace and the UID of its ReplicaSet. The namespace prevents owners in other namespaces.
-        floor: the floor; None if no valid one exists, and the Pod is only released.
-        gates: the names of its scheduling gates.
-        assigned: the value of its label: ``on-demand``, ``spot``, or empty.
-        node: the name of the Node on which it is bound; empty if it is not.
-        alive: it is neither terminating nor finished.
-        raw: the whole Pod, as JSON, while it has the gate.
+        owner: the namespace and UID of the ReplicaSet. The namespace excludes owners in other namespaces.
+        floor: the floor; None if there is no valid one, so that the Pod is only released.
+        gates: the names of the scheduling gates.
+        assigned: the value of the assignment label: ``on-demand``, ``spot``, or empty.
+        node: the name of the Pod's Node; empty if the Pod isn't bound.
+        alive: whether the Pod is neither terminating nor finished.
+        raw: the whole Pod as JSON while it has the gate; else empty.
     """
 
     namespace: str
@@ -87,7 +87,7 @@ _decoder: Final = msgspec.json.Decoder(_Pod)
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
-    """Return the parts of a Pod that floors depend on, or None for a Pod without annotation and gate."""
+    """Return the parts of a Pod that floors depend on, or None if the Pod has neither a floor nor the gate."""
     text = bytes(raw)
     if _MARK not in text:
         return None

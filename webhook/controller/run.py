@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from webhook.server.serve import Address
 
 PATIENCE_SECONDS: Final = 10.0
-"""While a Pod has waited longer, the leader doesn't renew its Lease, so that the webhook gates no more Pods."""
+"""If a Pod waits longer, the leader stops renewing its Lease, so that the webhook gates no more Pods."""
 
 _PACE: Final = Pace(most=4)
 """Gated Pods wait while the leader can't watch, so it retries sooner than the webhook."""
@@ -51,7 +51,7 @@ _PACE: Final = Pace(most=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """The flags of ``spotgate controller``, which ``--help`` describes."""
+    """The flags of ``spotgate controller`` (see ``--help``)."""
 
     policies: Sequence[Path] = ()
     in_cluster: bool = False
@@ -62,9 +62,9 @@ class ControllerOptions:
 
 
 def run(options: ControllerOptions) -> int:
-    """Run until a signal or changed policies end it.
+    """Run until a signal arrives or policies change.
 
-    Return the exit code: 0, or 2 if policies, credentials, or address can't be used.
+    Return the exit code: 0, or 2 if policies, credentials, or address are invalid.
     """
     configure_logging()
 
@@ -94,7 +94,7 @@ class Cluster:
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether the Node and the node pools are known, and the Node isn't spot."""
+        """Return whether the Node isn't spot. Return False if the Node or the node pools are unknown."""
         labels, view = self.nodes.items.get(("", name)), self.state.view()
         if labels is None or view.pools is None:
             return False
@@ -123,7 +123,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     log.info("candidate", ops_port=listener.getsockname()[1], namespace=options.namespace, bundle=bundle.hash)
 
     def sees() -> bool:
-        """Return whether the counts are current: without a watch, deleted Pods would still count."""
+        """Return whether the counts are current. Without a watch, deleted Pods would still count."""
         return pods.problem is None and cluster.nodes.problem is None
 
     async def lead(held: Lock) -> None:
@@ -136,7 +136,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
         await elect(options.namespace, lambda: api.client, lead, may_renew)
 
     def may_renew() -> bool:
-        # A leader that can't watch Pods doesn't know whether some wait.
+        # A leader that can't watch Pods doesn't know whether Pods wait.
         return sees() and ledger.oldest() < PATIENCE_SECONDS
 
     def end(_: Snapshot | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Serve the webhook over HTTP. This package knows no rules: `webhook.engine.engine` decides on each review."""
+"""Serve the webhook over HTTP. This package contains no rules: `webhook.engine.engine` decides on each review."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from aiohttp import web
 from msgspec.structs import replace
 
-from webhook.cluster.let_go import LetGo
+from webhook.cluster.pending_changes import PendingChanges
 from webhook.engine.engine import decide_on
 from webhook.engine.response import errored, respond
 from webhook.model.review import BadReviewError, decode_review
@@ -47,14 +47,14 @@ _REQUEST_COST: Final = 0.0002
 """Seconds of work charged for TLS, HTTP, and the log line of a request, in addition to the measured decision."""
 
 _LEAST: Final = 0.001
-"""Seconds of the shortest timeout: for aiohttp, 0 is no timeout."""
+"""The minimum timeout in seconds. For aiohttp, 0 means no timeout."""
 
 WITH_FINDINGS: Final = 200
-"""Decisions with findings on the operators' page: more than a person reads. The log has all of them."""
+"""The maximum number of decisions with findings on the operators' page. The log contains all of them."""
 
 OF_ANY_KIND: Final = 50
-"""Decisions of any kind on the operators' page, which show that the API server sends reviews. Both together take
-0.3 MB, or 2 MB with names of the maximum length."""
+"""The maximum number of other decisions on the operators' page; they show that the API server sends reviews. Both lists
+take 0.3 MB, or 2 MB with names of the maximum length."""
 
 _INTERNAL_ERROR: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
@@ -64,9 +64,9 @@ _MESSAGE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The policies and the cluster state with which spotgate judges requests.
+    """The policies and the cluster state that spotgate evaluates requests with.
 
-    A snapshot is replaced as a whole. A request keeps its first snapshot.
+    A snapshot is always replaced as a whole. A request uses the same snapshot from start to end.
     """
 
     bundle: Bundle
@@ -90,7 +90,7 @@ class ReviewResponse(web.StreamResponse):
         self._keep_alive: bool | None = None
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        """Send head and body of the response in one write."""
+        """Send the head and body of the response in one write."""
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
         ending = b"\r\n\r\n" if self._keep_alive else b"\r\nConnection: close\r\n\r\n"
@@ -99,7 +99,7 @@ class ReviewResponse(web.StreamResponse):
             await writer.write(b"%b%d%b%b" % (_HEAD, len(self._content), ending, self._content), drain=False)
         finally:
             self._on_sent()
-            del self._on_sent  # it refers to the request, and the connection keeps this response until the next one
+            del self._on_sent  # it references the request, and the connection keeps this response until the next one
         await writer.drain()
         return writer
 
@@ -108,7 +108,7 @@ class ReviewResponse(web.StreamResponse):
 
 
 class Webhook:
-    """Handler of the API server's requests.
+    """The handler of the API server's requests.
 
     Attributes:
         snapshot: the snapshot for the next request.
@@ -139,7 +139,7 @@ class Webhook:
         self._metrics = metrics
         self._limits = limits
         self._recorder = recorder
-        self._let_go = LetGo()
+        self._pending_changes = PendingChanges()
         self._peers = peers
         self._callers = callers
         self._request_reader = RequestReader(limits, peers)
@@ -217,11 +217,11 @@ class Webhook:
                 now=utc_now(),
                 api_server=view.api_server or ASSUMED_VERSION,
                 oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-                view=self._let_go.applied(view) if fresh else view,
+                view=self._pending_changes.applied(view) if fresh else view,
             )
             decision = decide_on(route, request, index, context)
             if fresh and phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
-                self._let_go.note(request, view, index.providers)
+                self._pending_changes.note(request, view, index.providers)
             answer = respond(request.uid, decision, phase)
             if self._recorder is not None:
                 self._recorder.take(request, decision, context, snapshot.bundle, answer)
@@ -264,7 +264,7 @@ class Webhook:
             self.found.append(line)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
-        """Return the current cluster, with unknown pools if reading it takes longer than the caller can wait."""
+        """Return a fresh view of the cluster. If the read fails or takes too long, the node pools are unknown."""
         try:
             async with asyncio.timeout(seconds):
                 return await state.fresh()

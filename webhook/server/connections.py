@@ -1,7 +1,7 @@
 """Accept connections, hand them to aiohttp over TLS, and bound their number and age.
 
-This module accepts connections itself, instead of ``loop.create_server``. So the limit on their number includes those
-in their handshake, and each connection gets the certificate that is current when it is accepted.
+This module accepts connections itself, instead of using ``loop.create_server``. As a result, the connection limit
+includes connections in their handshake, and each new connection uses the current certificate.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _HANDSHAKE_COST: Final = 0.001
 """Seconds of work charged for a handshake: 0.8 ms of a core, from TCP to the end of TLS."""
 
 _LINGER: Final = 3.0
-"""Seconds to read and discard the rest of a rejected body. If we closed at once, the response could be lost."""
+"""Seconds to read and discard the rest of a rejected body. Closing immediately could lose the response."""
 
 _CLOSE_TIMEOUT: Final = 1.0
-"""Seconds for the client to answer the end of TLS, or to close a dismissed connection."""
+"""Seconds for the client to complete the TLS shutdown, or to close a dismissed connection."""
 
 
 class ClientConnection(web.RequestHandler):
     """A connection with a deadline to receive a request, and a maximum age. It counts even before its TLS handshake.
 
     Attributes:
-        peer: the clients at the address of its client.
+        peer: the peer with the address of the client.
         certificate_names: the names in the client certificate, which TLS verified; empty without one.
         receiving_since: the loop time of the first byte of an incomplete request; else infinity.
         idle_since: the loop time when the last request ended; infinity while one is received or answered.
@@ -96,7 +96,7 @@ class ClientConnection(web.RequestHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Remember when a request begins. aiohttp also calls this without data, to continue with buffered data."""
+        """Record when a request begins. aiohttp also calls this without data, to continue with buffered data."""
         if self.receiving_since == math.inf and data:
             self.receiving_since = self._loop.time()
         super().data_received(data)
@@ -119,7 +119,7 @@ class ClientConnection(web.RequestHandler):
         self._peers.forget(self.peer)
 
     def request_begins(self) -> None:
-        """Note a request with a complete head, which may have arrived together with the previous request."""
+        """Record a request with a complete head, which may have arrived together with the previous request."""
         self.idle_since = math.inf
         if self.receiving_since == math.inf:
             self.receiving_since = self._loop.time()
@@ -131,8 +131,8 @@ class ClientConnection(web.RequestHandler):
     def eviction_rank(self) -> tuple[int, float] | None:
         """Return how soon the connection is evicted, the lowest first, or None while a request is being answered.
 
-        First connections with an incomplete request, then those without any request yet (also in their handshake),
-        then other idle ones; of each kind, the one that has waited longest.
+        The order is: connections with an incomplete request, connections without a request yet (including those in
+        their handshake), other idle connections. Within each group, the longest wait comes first.
         """
         if self.receiving_since < math.inf:
             return 0, self.receiving_since
@@ -141,7 +141,7 @@ class ClientConnection(web.RequestHandler):
         return None
 
     def request_ends(self) -> bool:
-        """Note that the request is answered. Return whether the connection must end."""
+        """Record that the request is answered. Return whether the connection must end."""
         self.idle_since = now = self._loop.time()
         self.receiving_since = math.inf
         self.has_served = True
@@ -150,7 +150,8 @@ class ClientConnection(web.RequestHandler):
     def dismiss(self) -> None:
         """Make the client close the connection if it is idle.
 
-        It does so when it reads a response without a request. If it has just sent one, it ignores this response.
+        The client closes the connection when it reads a response without a request. If the client has just sent a
+        request, it ignores this response.
         """
         if self._is_idle() and self.transport is not None:
             self.transport.write(CONTINUE)
@@ -183,7 +184,7 @@ class ClientConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - it quotes the request
     ) -> web.StreamResponse:
-        """Answer a request that aiohttp can't parse, with our message and without a traceback."""
+        """Answer a request that aiohttp can't parse, with spotgate's message and without a traceback."""
         if status == web.HTTPBadRequest.status_code:
             self._metrics.count("rejected", "malformed HTTP")
             rejected = RejectedError(status, "malformed HTTP", "this isn't a well-formed HTTP request")
@@ -195,17 +196,18 @@ class ClientConnection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **options: Any) -> None:
-        """Log where aiohttp or the handler raised an exception, but not its text."""
+        """Log where aiohttp or the handler raised an exception, but not the text of the exception."""
         error = options.get("exc_info")
         if isinstance(error, BaseException):
             log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
 
 
 class Acceptor:
-    """Acceptor of connections on a listening socket. It passes their requests to a handler.
+    """The acceptor of connections on a listening socket. It passes their requests to a handler.
 
     Args:
-        listener: listening and non-blocking.
+        listener: a listening, non-blocking socket.
+        handler: answers each request.
         context: returns the TLS context for the next connection.
     """
 
@@ -272,10 +274,10 @@ class Acceptor:
 
         ``loop.sock_accept`` can leak the accepted socket if it is cancelled.
         """
-        there = asyncio.Event()
-        self._loop.add_reader(self._listener, there.set)
+        readable = asyncio.Event()
+        self._loop.add_reader(self._listener, readable.set)
         try:
-            await there.wait()
+            await readable.wait()
         finally:
             self._loop.remove_reader(self._listener)
 
@@ -305,7 +307,7 @@ class Acceptor:
                 connection.retire()
         except ssl.SSLError as error:
             reason = error.reason or ""
-            unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # we reject theirs, not they ours
+            unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # the server rejected the client's certificate
             self._metrics.count("connections_cut", "client certificate" if unknown else "handshake")
             if unknown:
                 event = "client without a certificate of the CA"
@@ -350,8 +352,9 @@ class Acceptor:
     async def dismiss(self) -> None:
         """Make the clients close their idle connections, and wait for them.
 
-        If we closed a connection, a request that the client sends at that moment would be lost: Go, and so the API
-        server, doesn't repeat a POST. But Go closes an idle connection when it reads a response without a request.
+        If the server closed a connection, it could lose a request that the client sends at the same time: Go, and
+        therefore the API server, doesn't retry a POST. But Go closes an idle connection when it reads a response
+        without a request.
         """
         connections = self._open()
         for connection in connections:

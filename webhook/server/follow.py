@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class LiveCluster:
-    """A live cluster, whose state is added to snapshots. `namespace` has the Lease of `spotgate controller`.
+    """A live cluster, whose state is added to snapshots.
+
+    Args:
+        api: the connection to the cluster.
+        namespace: the namespace of the Lease of `spotgate controller`.
 
     Attributes:
-        api: the connection to it.
-        registered: its webhook configurations.
+        api: the connection to the cluster.
+        registered: the webhook configurations of the cluster.
         floor: the facts for the on-demand floors of Pods.
     """
 
@@ -40,8 +44,8 @@ class LiveCluster:
         """Follow the cluster until cancelled.
 
         Args:
-            first: the first snapshot.
-            use: activates a snapshot, which contains the cluster's state.
+            first: the first snapshot, without the cluster's state.
+            use: activates a snapshot with the cluster's state.
         """
         self._use = use
         try:
@@ -60,7 +64,7 @@ class LiveCluster:
 
     @property
     def waits_for(self) -> str:
-        """Return the part of the cluster that must still be read before spotgate can judge, or an empty string."""
+        """Return the part of the cluster that spotgate must read before it is ready, or an empty string."""
         if self._in_force is not None:
             return ""
         return self._coming.why_not_synced() if self._coming is not None else "the cluster"
@@ -71,7 +75,7 @@ class LiveCluster:
         return self._in_force.silence() if self._in_force is not None else 0.0
 
     async def _follow(self, snapshot: Snapshot) -> None:
-        """Follow the cluster for a snapshot, and activate it after everything is read."""
+        """Follow the cluster for a snapshot, and activate the snapshot after all resources are read."""
         bundle = snapshot.bundle
         budgets = any(policy.needs.budgets for policy in bundle.policies)
         state = self._coming = LiveState(self.api, bundle.providers, budgets=budgets)

@@ -1,4 +1,4 @@
-"""Run one replica, and stop it without a failed request."""
+"""Run one replica, and stop it without failing a request."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 _ANSWER_SECONDS: Final = 5.0
-"""Seconds for an answer of the API server about one object."""
+"""The timeout of an API request about one object, in seconds."""
 
 _CHECK_INTERVAL: Final = 0.5
 """Seconds between checks for new requests, while stopping."""
 
 
 class Stop:
-    """A request to stop: when all clients use other replicas (SIGTERM), or after the requests in flight (SIGINT)."""
+    """A request to stop: after all clients use other replicas (SIGTERM), or after the requests in flight (SIGINT)."""
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
@@ -60,11 +60,11 @@ class Replica:
     """A webhook that serves on a listening socket. Create it inside a running loop.
 
     Args:
-        listener: listening and non-blocking.
-        cluster: the live cluster with the state; None: the reloader's snapshots have it.
-        record: the folder for recorded decisions; None: record none.
-        callers: the names of allowed callers; empty: any.
-        managed: the self-managed certificates; None: others renew the certificate.
+        listener: a listening, non-blocking socket.
+        cluster: the live cluster that provides the state; if None, the reloader's snapshots contain it.
+        record: the folder for recorded decisions; None disables recording.
+        callers: the names of allowed callers; empty allows any caller.
+        managed: the self-managed certificates; None if another tool renews the certificate.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Replica:
     async def run(self, stop: Stop) -> None:
         """Serve until a stop is requested, then stop."""
         asyncio.get_running_loop().set_exception_handler(log_loop_error)
-        # Loaded objects stay. A full garbage collection that visits all of them would delay requests by 20 ms.
+        # Exclude loaded objects from garbage collection: a full collection would delay requests by 20 ms.
         gc.collect()
         gc.freeze()
         if self._recorder is not None:
@@ -168,7 +168,7 @@ class Replica:
         self.webhook.snapshot = snapshot
 
     async def _drain(self, stop: Stop) -> None:
-        """Continue to serve, with `Connection: close` in every response, until no request has come for a while.
+        """Continue to serve, with `Connection: close` in every response, until no request has arrived for a while.
 
         Kubernetes notifies the clients and this Pod at the same time that the Pod terminates. Until the clients have
         reacted, they open new connections.

@@ -22,32 +22,32 @@ class Limits:
         in_flight: the number of requests in progress, most of which wait for the cluster's state. Equal to the API
             server's default for mutating requests in flight, so a healthy cluster stays below it. Above it, requests of
             a peer at its equal share get 429.
-        connections: three API servers with `in_flight` calls each, and a reserve; below the 1024 files that most
-            systems grant a process. Above it, each new connection evicts one of the peer with the most connections.
+        connections: three API servers with `in_flight` calls each, plus a reserve; below the 1024 open files that most
+            systems allow. Above it, each new connection evicts one of the peer with the most connections.
         handshake: the TLS handshake. An API server in the same region needs milliseconds.
         receive: a whole request, from its first byte to its last. Longer than any useful webhook timeout.
         keep_alive: idle connections. The API server closes them after 90 s, and must be the first to do so, because
             closing a connection can lose a request that was just sent.
         recycle: the age (with jitter) at which a connection ends with its next response, so that new replicas get a
             share.
-        fresh: a new reading of the cluster's state. The shipped webhook configuration allows 3 s for a whole call.
+        fresh: a fresh read of the cluster's state. The shipped webhook configuration allows 3 s for a whole call.
         reply: the part of the caller's timeout that is reserved for the decision and the response.
         quiet: while stopping, the time without a request after which all clients use other replicas.
-        drain: while stopping, the limit for this: below the 30 s that Kubernetes grants a Pod by default.
+        drain: while stopping, the limit of this wait, below the default grace period of a Pod of 30 s.
         finish: while stopping, the time for clients to close idle connections, and again for the last requests. With
             `drain`, 28 s.
-        record_bytes: the size of a recorded review, its objects and its response. A Pod has about 10 KB. For 1 MiB, the
-            recorder needs 10 ms, in which requests may wait for Python's lock.
+        record_bytes: the size of a recorded review: its objects and its response. A Pod has about 10 KB. Recording
+            1 MiB takes 10 ms, during which requests may wait for Python's global interpreter lock.
         records_waiting: the size of all reviews that wait to be recorded, for example if the disk stalls.
         record_file: the size at which a file of recorded reviews ends.
         record_files: the number of files. With 4 MiB each: 256 MiB, 20,000 reviews of a Pod (12 KB with a few pools).
         certificate_poll: the interval to check the certificate's files.
-        certificate_settle: the time that a new CA must be in the caBundles before its certificate is served: several
-            times the second that API servers need to notice.
+        certificate_settle: the time that a new CA must be in the caBundles before its certificate is served. API
+            servers need about one second to notice the change.
         ca_retention: the time that an old CA stays in the caBundles after all known replicas serve certificates of the
-            new one. Longer than a rollout, because replicas with certificates from files aren't known.
+            new one. Longer than a rollout, because replicas with certificates from files are unknown.
         webhooks_poll: the interval to check the webhook configurations, which change with an upgrade.
-        policy_poll: the interval to check the policies' files, a few dozen. A change is active after two checks.
+        policy_poll: the interval to check the policy files, a few dozen. A change is active after two checks.
     """
 
     body_bytes: int = 19 * _MIB

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 TEXT_LENGTH: Final = 256
-"""Characters of a name in a log line: Kubernetes' own names have at most 253."""
+"""The maximum number of characters of a name in a log line. Kubernetes names have at most 253."""
 
 _FLUSH: Final = 0.2
-"""Seconds for which a decision's line may wait for others. Separate writes take a tenth of a request's time."""
+"""Seconds for which the log buffers the line of a decision. Separate writes take a tenth of a request's time."""
 
 _LINES: Final = 64
-"""Lines that may wait: about 20 KB."""
+"""The maximum number of buffered lines: about 20 KB."""
 
 _REPEAT: Final = 1.0
 """Seconds between lines about the same event, so that a flood of requests doesn't cause a flood of lines."""
@@ -40,7 +40,7 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class _Output:
-    """A buffered output file. It writes lines of `log` at once, together with all waiting lines."""
+    """A buffered output file. It writes lines of `log` immediately, together with all buffered lines."""
 
     def __init__(self) -> None:
         self.file: BinaryIO = sys.stdout.buffer
@@ -92,7 +92,10 @@ class Repeats:
         self._due: dict[str, float] = {}
 
     def log(self, write: Callable[..., object], event: str, key: str, **fields: object) -> None:
-        """Write a line with a method of `log` and the number of events since the last line; or only count."""
+        """Write a line with the number of events since the last line, or only count the event.
+
+        ``write`` is a method of `log`.
+        """
         self._counts[key] += 1
         now = perf_counter()
         if now >= self._due.get(key, now):
@@ -101,7 +104,7 @@ class Repeats:
 
 
 def flush_log() -> None:
-    """Write all waiting lines."""
+    """Write all buffered lines."""
     _output.flush()
 
 

@@ -1,4 +1,4 @@
-"""Define the metrics of the request path. `webhook.server.ops` has the gauges of the server's state."""
+"""Define the metrics of the request path. `webhook.server.ops` defines the gauges of the server's state."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 """Seconds. A decision takes less than a millisecond, or tens if it reads the cluster. The shipped timeout is 3 s."""
 
 _RESOURCES: Final = 200
-"""Resources with their own series; a cluster has about as many. Limited because clients choose the names."""
+"""The maximum number of resources with a separate series, about as many as a cluster has. Clients choose the names."""
 
 _FINDING_SERIES: Final = 500
-"""Series of findings with their own namespace; further ones have the namespace ``other``. Clients choose namespaces.
-For a scrape of a thousand series, the event loop needs 10 ms."""
+"""The maximum number of finding series with a separate namespace; others have the namespace ``other``. Clients choose
+namespaces. A scrape of 1,000 series blocks the event loop for 10 ms."""
 
 WOULD_DENY: Final = "would deny"
-"""The outcome of findings that would deny in mode `deny`."""
+"""The outcome of findings that mode `deny` would deny."""
 
 _OTHER: Final = "other"
 _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
@@ -77,16 +77,16 @@ class Metrics:
         self._series: dict[tuple[str, ...], Counter] = {}
         self._resources: set[str] = set()
         self._finding_series: set[tuple[str, ...]] = set()
-        # Alerts need counters that start at zero.
+        # Start these counters at zero, because alerts compute increases.
         for phase in Phase:
             self.count("errors", phase, by=0)
         for result in _BREAK_GLASS.values():
             self.count("break_glass", result, by=0)
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
-        """Increase a counter with these values of its labels. Thread-safe."""
+        """Increase a counter with these label values. Thread-safe."""
         series = self._series.get((name, *labels))
-        if series is None:  # `labels` is ten times as slow
+        if series is None:  # cached, because `labels` takes ten times as long
             counter = self._counters[name]
             series = self._series[name, *labels] = counter.labels(*labels) if labels else counter
         series.inc(by)
@@ -94,7 +94,7 @@ class Metrics:
     def decided(
         self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
     ) -> str:
-        """Count one decision, unless it is a probe of doctor. Return its effect, such as denied."""
+        """Count one decision, except for a probe of `spotgate doctor`. Return its effect, such as denied."""
         outcome = _outcome(decision)
         if request.is_probe:
             return outcome
@@ -130,7 +130,7 @@ class Metrics:
 
 
 def _has_room(series: set[Series], key: Series, limit: int) -> bool:
-    """Add a series, unless there are already so many. Return whether it is one of them."""
+    """Add a series unless the limit is reached. Return whether the set contains the series."""
     if key not in series and len(series) >= limit:
         return False
     series.add(key)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     _Value: TypeAlias = float | datetime | Mapping[str, float] | Mapping[tuple[str, str], float]
 
 _PAGE_SECONDS: Final = 1.0
-"""Seconds for which the server caches the page, so that it renders at most one a second."""
+"""Seconds for which the server caches the page, so that it renders at most once a second."""
 
 _PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -47,7 +47,7 @@ async def serve_registry(
     """Serve ``/healthz``, ``/metrics``, and other routes on a listening socket until the runner is cleaned up."""
 
     async def healthz(_: web.Request) -> web.Response:
-        # Only about this process: a restart doesn't fix anything else.
+        # Check only this process: a restart doesn't fix other problems.
         return web.Response(text="ok\n")
 
     async def metrics(_: web.Request) -> web.Response:
@@ -62,10 +62,10 @@ async def serve_registry(
 
 
 class OpsPort(Collector):
-    """The operators' port of a replica, and the collector of gauges of the replica's state.
+    """The operators' port of a replica, and the collector of the replica's gauges.
 
     Args:
-        rehearsal: the file with the last published rehearsals; None: there are none.
+        rehearsal: the file of the last published rehearsals; None if there are none.
     """
 
     def __init__(self, replica: Replica, rehearsal: Path | None = None) -> None:
@@ -115,7 +115,7 @@ class OpsPort(Collector):
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the current gauges, without those that have no value."""
+        """Yield the gauges that have a value."""
         for name, text, value, *labels in self._gauges():
             if value is None:
                 continue
@@ -128,7 +128,7 @@ class OpsPort(Collector):
         yield CounterMetricFamily("spotgate_policies_removed", "Policies that a reload removed.", value=removed)
 
     def _gauges(self) -> Iterator[tuple[str, str, _Value | None, *tuple[str, ...]]]:
-        """Yield name, help text, value, and the names of the labels of each gauge."""
+        """Yield the name, help text, value, and label names of each gauge."""
         replica, cluster, managed = self._replica, self._replica.cluster, self._replica.managed
         bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
         yield "ready", "1 if the replica is ready.", not replica.why_not_ready

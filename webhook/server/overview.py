@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from webhook.server.rehearsals import PublishedRehearsals
 
 _POOLS: Final = 500
-"""Pools on the page, which then has about 300 KB. `kubectl` lists the others."""
+"""The maximum number of pools on the page, which then has about 300 KB."""
 
 _STALE: Final = 180.0
 """Seconds without a message about the cluster; the API server sends one for each resource every minute."""
 
 _SHOWN: Final = 12
-"""Visible rows of a table; the others are folded."""
+"""The number of visible rows of a table; the others are folded."""
 
 _COUNTED: Final = ("deny", "warn", "audit", WOULD_DENY)
 _GPUS: Final = {Gpu.YES: "GPUs", Gpu.NO: "", Gpu.ANY: "GPUs as Pods request", Gpu.UNKNOWN: "GPUs unknown"}
@@ -47,7 +47,7 @@ class Unknown(NamedTuple):
 
 
 def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> tuple[str, str]:
-    """Return the page, and its Content-Security-Policy for the header. This takes milliseconds."""
+    """Return the page and its Content-Security-Policy header. This takes milliseconds."""
     snapshot = replica.webhook.snapshot
     view = snapshot.state.view()
     pools = view.pools or ()
@@ -81,7 +81,7 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
 
 
 def _not_in_force(replica: Replica) -> Iterator[Unknown]:
-    """Yield what the replica waits for, failed reloads, and missing trust in its certificate."""
+    """Yield why the replica isn't ready, failed reloads, and missing trust in the certificate."""
     if replica.waits_for:
         yield Unknown("This replica is not ready", replica.waits_for)
     for name, reload in replica.reloads.items():
@@ -121,7 +121,7 @@ def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[
 
 
 def _row(pool: Pool) -> dict[str, str]:
-    """Return the row of a node pool."""
+    """Return the table row of a node pool."""
     machines = (pool.instance_type, _GPUS[pool.gpu], pool.gpu_type)
     return {
         "name": f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
@@ -158,7 +158,7 @@ def _when(seconds: float) -> str:
 
 
 def _left(seconds: float) -> str:
-    """Return the remaining time in words."""
+    """Return the remaining time as text."""
     hours = (seconds - time.time()) / 3600
     if hours < 0:
         return "ended"

@@ -1,7 +1,7 @@
-"""Share the server fairly among the addresses of its clients: the address that uses most is limited first.
+"""Share the server fairly among client addresses: the address with the highest usage is limited first.
 
-Nothing is reserved: a single peer can use everything. Behind a proxy or NAT (konnectivity, a Service with
-`externalTrafficPolicy: Cluster`), all clients are one peer, which is no worse than no fairness.
+No capacity is reserved: a single peer can use all of it. Behind a proxy or NAT (konnectivity, a Service with
+`externalTrafficPolicy: Cluster`), all clients are one peer, which is the same as no fairness.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PeerConnection(Protocol):
     """An open connection of a peer."""
 
     def eviction_rank(self) -> tuple[int, float] | None:
-        """Return how soon the connection is evicted, the lowest first, or None if it must not be now."""
+        """Return the eviction rank, the lowest first, or None if the connection can't be evicted now."""
 
     def abort(self) -> None:
         """End the connection now."""
@@ -31,7 +31,7 @@ class Peer:
         connections: their open connections, including those in a handshake.
         body_bytes: the size of their request bodies in memory.
         in_flight: the number of their requests in progress.
-        time: the virtual seconds of work for them, see `Peers.turn`.
+        time: the virtual seconds of work for the clients; see `Peers.turn`.
     """
 
     address: str
@@ -42,7 +42,7 @@ class Peer:
 
 
 class Peers:
-    """The peers with a connection."""
+    """The peers that have connections."""
 
     def __init__(self) -> None:
         self._peers: dict[str, Peer] = {}
@@ -55,14 +55,14 @@ class Peers:
 
     def connections(self) -> int:
         """Return the number of open connections of all peers."""
-        return sum(len(peer.connections) for peer in list(self._peers.values()))  # a page is rendered in a thread
+        return sum(len(peer.connections) for peer in list(self._peers.values()))  # a thread renders the page
 
     def at(self, address: str) -> Peer:
         """Return the peer at an address."""
         return self._peers.setdefault(address, Peer(address))
 
     def forget(self, peer: Peer) -> None:
-        """Forget a peer if it has no connection."""
+        """Remove a peer if it has no connections."""
         if not peer.connections and self._peers.get(peer.address) is peer:
             del self._peers[peer.address]
 
@@ -73,16 +73,15 @@ class Peers:
     def share(self, total: float) -> float:
         """Return the equal share of each peer in an exhausted resource.
 
-        A peer below its share still gets more, so all peers together use at most twice the whole.
+        A peer below its share still gets more, so all peers together use at most twice the total.
         """
         return total / max(1, len(self._peers))
 
     async def turn(self, peer: Peer) -> None:
         """Wait for this peer's turn.
 
-        This is start-time fair queueing: in each iteration of the event loop, the waiting peer with the least work so
-        far is next. A new or returning peer starts at the level of the others, so no peer can save up unused time.
-        Peers that don't wait leave their time to others.
+        This is start-time fair queueing: in each iteration of the event loop, the waiting peer with the least work is
+        next. A new or returning peer starts at the level of the others, so peers can't accumulate unused time.
         """
         if len(self._peers) == 1:
             self._time = max(self._time, peer.time)

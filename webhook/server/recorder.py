@@ -1,7 +1,7 @@
 """Record reviews for ``spotgate replay`` outside the request path (``serve --record DIR``).
 
-The event loop only queues decisions. A thread encodes them and appends them to a file of this process. Reviews that are
-too large, too many at once, or can't be written are counted and left out: no request waits or fails because of them.
+The event loop only queues decisions. A thread encodes them and appends them to a file of this process. The recorder
+drops and counts reviews that are too large, exceed the queue, or can't be written, so that no request waits or fails.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def prepare_folder(folder: Path) -> None:
 
 
 class Recorder:
-    """Recorder of decisions for `spotgate replay`.
+    """The recorder of decisions for `spotgate replay`.
 
     Args:
-        folder: the folder, from `prepare_folder`.
+        folder: the folder, after `prepare_folder`.
         metrics: the counters of recorded and unrecorded reviews.
         limits: the limits on disk and in the queue.
     """
@@ -68,7 +68,7 @@ class Recorder:
         self._metrics = metrics
         self._limits = limits
         self._queue: SimpleQueue[tuple[int, Callable[[], bytes]] | None] = SimpleQueue()
-        # Bytes since the start. Each counter belongs to one thread; the difference is the size of the queue.
+        # Bytes since the start. Only one thread writes each counter; the difference is the size of the queue.
         self._taken = 0
         self._done = 0
         self._repeats = Repeats(LASTING)
@@ -115,7 +115,7 @@ class Recorder:
             self._done += size
 
     def _append(self, line: bytes) -> None:
-        """Append a whole line or nothing. Raise OSError if it can't be written."""
+        """Append a line completely or not at all. Raise OSError if the write fails."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         if len(line) > self._left:
             self._begin()

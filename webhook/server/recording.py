@@ -1,9 +1,9 @@
 """Encode and decode recorded reviews: each is a line of JSON with an AdmissionReview and the context of its decision.
 
-A line contains only the inputs of a decision, so that `replay` can decide again with other policies: the parts of the
-request that the engine reads, the response, and under ``spotgate``, the phase, the time, the findings, and the view of
-the cluster. Values that may be secret are redacted first, and then the object is decided again, so that no finding in
-the line can quote a redacted value.
+A line contains the inputs of a decision, so that `replay` can evaluate it with other policies: the parts of the request
+that the engine reads, the response, and under ``spotgate``, the phase, the time, the findings, and the view of the
+cluster. Values that may be secret are redacted. If an object has some, the engine decides on the redacted object again,
+so that no finding quotes a secret.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".jsonl"
 
 REDACTED: Final = "(not recorded)"
-"""Replaces a value that may be secret."""
+"""The replacement for a value that may be secret."""
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation that repeats the whole manifest, as text."""
+"""An annotation that contains the whole manifest as text."""
 
 _SECRET_RESOURCES: Final = frozenset({("", "secrets"), ("", "configmaps"), ("authentication.k8s.io", "tokenreviews")})
 _SECRET_MEMBERS: Final = frozenset({"data", "stringData", "binaryData"})
-"""Members of Secrets and ConfigMaps, redacted in any object, because items of a list have no kind."""
+"""Fields of Secrets and ConfigMaps. They are redacted in any object, because items of a list have no kind."""
 
 _SECRET_PATHS: Final = frozenset({"serviceaccounts/token"})
 
@@ -54,12 +54,12 @@ class RecordedFinding(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The context in which a review was decided, and its findings.
+    """The context of a decision, and its findings.
 
     Attributes:
         time: the time of the decision, UTC.
         bundle: the hash of the policies.
-        view: the view of the cluster, with all node pools, and the request's own namespace.
+        view: the view of the cluster, with all node pools and the namespace of the request.
     """
 
     phase: Phase
@@ -77,7 +77,7 @@ class Response(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def operations(self) -> list[dict[str, Any]]:
-        """Return the operations of the patch. Raise MsgspecError if they can't be read."""
+        """Return the operations of the patch. Raise MsgspecError if the patch is malformed."""
         return [operation.as_json() for operation in _patch_decoder.decode(self.patch)] if self.patch else []
 
 
@@ -89,10 +89,10 @@ class Recorded(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def is_secret(request: Request) -> bool:
-    """Return whether no part of the request must be recorded.
+    """Return whether the request may contain secrets, so that no part of it can be recorded.
 
-    CONNECT has the command lines of ``kubectl exec``, a token request returns a token, and ConfigMaps contain any
-    data.
+    CONNECT contains the command lines of ``kubectl exec``, a token request returns a token, and a ConfigMap can contain
+    any data.
     """
     resource = request.resource
     return (
@@ -112,14 +112,14 @@ def recorded_findings(decision: Decision) -> tuple[RecordedFinding, ...]:
 
 
 def encode_line(request: Request, decision: Decision, context: Context, bundle: Bundle, answer: bytes) -> bytes:
-    """Encode a decision as a line, with its newline.
+    """Encode a decision as a line that ends with a newline.
 
     Args:
         request: a request for which `is_secret` is False.
         decision: the decision on the request.
         context: the context of the decision.
         bundle: the policies of the decision.
-        answer: the AdmissionReview that was sent back.
+        answer: the AdmissionReview that was sent as the response.
     """
     shown = replace(request, object=_redacted(request.object), old_object=_redacted(request.old_object))
     if shown != request:
@@ -139,7 +139,7 @@ def decode_notes(data: bytes) -> Recorded:
     """Decode the response and the notes of a recorded line.
 
     Raises:
-        msgspec.MsgspecError: they are missing or malformed.
+        msgspec.MsgspecError: the response or the notes are missing or malformed.
     """
     recorded = _decoder.decode(data)
     _ = recorded.response.operations
@@ -149,7 +149,7 @@ def decode_notes(data: bytes) -> Recorded:
 def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
     """Return the view without other namespaces, and without Nodes that the object doesn't name.
 
-    Decisions on the request don't depend on them.
+    The decision on the request doesn't depend on these.
     """
     namespace, text = request.namespace, bytes(request.object)
     labels = view.namespaces.get(namespace)
@@ -171,7 +171,7 @@ def _redacted(raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def _redact(value: Any, key: str = "") -> Any:
-    """Return the value of this key, with values that may be secret redacted."""
+    """Return the value of this key, with redacted secrets."""
     if key == _LAST_APPLIED:
         return REDACTED
     if key in _SECRET_MEMBERS:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
 
 _ANSWER: Final = 5.0
-"""Seconds for an answer of the API server."""
+"""The timeout of an API request, in seconds."""
 
 
 class Registered:
-    """The webhook configurations of the cluster, compared periodically and never during a request.
+    """The webhook configurations of the cluster, compared periodically, outside of requests.
 
     Attributes:
-        outdated: the number of webhooks that are missing, or whose rules or conditions differ; None: unknown.
+        outdated: the number of webhooks that are missing, or whose rules or conditions differ; None if unknown.
     """
 
     def __init__(self, api: Api) -> None:
@@ -34,7 +34,7 @@ class Registered:
 
     async def watch(self, bundle: Callable[[], Bundle], seconds: float) -> None:
         """Compare at this interval, until cancelled."""
-        # Takes 70 ms, which only servers of a live cluster need.
+        # This import takes 70 ms, and only servers with a live cluster need it.
         from webhook.registration.configurations import configurations  # noqa: PLC0415
 
         compared: Bundle | None = None

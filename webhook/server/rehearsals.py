@@ -30,7 +30,7 @@ class PublishedRehearsals(msgspec.Struct, frozen=True):
 
 
 def read_rehearsals(file: Path | None) -> PublishedRehearsals | None:
-    """Return the last published rehearsals, or None. An unreadable file has the time 1970, which raises an alert."""
+    """Return the last published rehearsals, or None. An unreadable file gets the time 1970, which raises an alert."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=PublishedRehearsals) if file is not None else None
     except FileNotFoundError:

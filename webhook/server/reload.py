@@ -1,6 +1,6 @@
-"""Reload changed policies, and cluster state that comes from files, while serving.
+"""Reload changed policies and state files while serving.
 
-A new bundle is built and tested as a whole before it replaces the active one. If it is invalid, the active one stays.
+A new bundle is built and tested before it replaces the active one. If it is invalid, the old bundle stays active.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _SAMPLE: Final = decode_review(
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The result of the last attempt to load changed files, and the Unix time of the last success; by default, now."""
+    """The result of the last attempt to load changed files, and the Unix time of the last success (default: now)."""
 
     success: bool = True
     last_success: float = msgspec.field(default_factory=time.time)
 
     def updated(self, *, success: bool) -> Reload:
-        """Return the result of the next attempt, which has just ended."""
+        """Return the result after another attempt that has just ended."""
         return Reload(success, time.time() if success else self.last_success)
 
 
@@ -65,7 +65,7 @@ class Reloader:
     def __init__(self, build: Callable[[], Snapshot], paths: Iterable[Path]) -> None:
         self._build = build
         self._paths = tuple(paths)
-        # Before reading the files, so that changes in the meantime count as changes.
+        # Compute this before reading the files, so that the next check detects changes in the meantime.
         self._seen = _fingerprint(self._paths)
         self.snapshot = _self_tested(build())
         self.last_reload = Reload()
@@ -74,7 +74,7 @@ class Reloader:
     async def watch(self, use: Callable[[Snapshot], None], seconds: float) -> None:
         """Pass each new valid snapshot to ``use``, until cancelled.
 
-        The files of one change are written one after another, so changed files are read after two equal checks.
+        Files of one change are written one after another, so changed files are loaded after two equal checks.
 
         Args:
             use: activates a snapshot.
@@ -116,7 +116,7 @@ class Reloader:
 
 
 def _self_tested(snapshot: Snapshot) -> Snapshot:
-    """Decide on a sample Pod in both phases, because a bundle that raises here would raise for every Pod."""
+    """Decide on a sample Pod in both phases. A bundle that raises an exception here would raise it for every Pod."""
     for phase in Phase:
         context = Context(phase=phase, now=utc_now())
         respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
@@ -126,11 +126,11 @@ def _self_tested(snapshot: Snapshot) -> Snapshot:
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
-    """Return a value that changes if a file does, or a link in its path (ConfigMap volumes, git-sync)."""
+    """Return a value that changes if a file or a link in its path changes (ConfigMap volumes, git-sync)."""
     fingerprints = set()
     for path in paths:
         for file in files_below(path) if path.is_dir() else (path,):
-            seen = (0, 0, 0)  # a link to nothing
+            seen = (0, 0, 0)  # a broken link
             with suppress(OSError):
                 status = file.stat()
                 seen = (status.st_ino, status.st_mtime_ns, status.st_size)

@@ -26,12 +26,12 @@ JSON_TYPE: Final = "application/json"
 
 @dataclass(eq=False)
 class RejectedError(Exception):
-    """A request that is answered without a verdict.
+    """An error for a request that gets no verdict.
 
     Attributes:
         status: the HTTP status of the response.
-        reason: a few words, the same for all requests of this kind.
-        message: the message for the reader of the response.
+        reason: a fixed short reason, used in metrics and logs.
+        message: the message in the response.
         headers: headers to add to the response.
     """
 
@@ -41,7 +41,7 @@ class RejectedError(Exception):
     headers: Mapping[str, str] | None = None
 
     def response(self) -> web.Response:
-        """Return the HTTP response: plain JSON, because no UID is known."""
+        """Return the HTTP response: JSON without an AdmissionReview, because the UID is unknown."""
         body = orjson.dumps({"error": self.message})
         headers = {hdrs.SERVER: "spotgate", **(self.headers or {})}  # aiohttp's default shows versions
         return web.Response(status=self.status, body=body, headers=headers, content_type=JSON_TYPE)
@@ -53,7 +53,7 @@ def too_busy(reason: str) -> RejectedError:
 
 
 UNAUTHENTICATED: Final = "unauthenticated"
-"""The name in the log of a caller without a certificate."""
+"""The name of a caller without a certificate in the log."""
 
 _UNNAMED: Final = "unnamed"
 
@@ -61,12 +61,12 @@ _UNNAMED: Final = "unnamed"
 def identify(names: Sequence[str], allowed: frozenset[str]) -> str:
     """Return the name of a caller, or an empty string if it has no certificate.
 
-    The client certificate, which TLS has verified, identifies a caller. API servers of Kubernetes 1.37 can send a
-    ServiceAccount token with each review instead (KEP-6060, alpha), which would be verified here.
+    The client certificate, which TLS has verified, identifies the caller. API servers of Kubernetes 1.37 can send a
+    ServiceAccount token with each review instead (KEP-6060, alpha); such a token would be verified here.
 
     Args:
         names: the names in the caller's client certificate.
-        allowed: the names of allowed callers; empty: any caller that passes TLS.
+        allowed: the names of allowed callers; empty allows any caller that passes TLS.
 
     Raises:
         RejectedError: the caller isn't allowed.
@@ -115,7 +115,7 @@ class RequestTarget:
 
 @lru_cache(maxsize=64)
 def parse_target(text: str) -> RequestTarget | None:
-    """Parse the target of an HTTP request. Return None if it isn't a path of the webhook."""
+    """Parse the target of an HTTP request. Return None if the path isn't one of the webhook's."""
     path, _, query = text.partition("?")
     if path not in _PHASES:
         return None
@@ -124,11 +124,11 @@ def parse_target(text: str) -> RequestTarget | None:
 
 
 _SMALL: Final = 64 * 1024
-"""Bytes of a body that is read even if memory is used up: enough for a Pod. On all connections: 48 MiB."""
+"""The size of a body that is read even if the buffers are full: enough for a Pod. All connections: 48 MiB."""
 
 
 class RequestReader:
-    """Reader of request bodies that counts their bytes in memory."""
+    """A reader of request bodies that counts their bytes in memory."""
 
     def __init__(self, limits: Limits, peers: Peers) -> None:
         self._limits = limits
@@ -136,7 +136,7 @@ class RequestReader:
         self._held = 0
 
     async def read(self, request: web.BaseRequest, peer: Peer) -> tuple[RequestTarget, bytes]:
-        """Return the target and the body of a request. After use, call `hold` with the negative size.
+        """Return the target and the body of a request. After use, call `hold` with the negative size of the body.
 
         Raises:
             RejectedError: the request can't be a review, or exceeds a limit.
@@ -144,14 +144,14 @@ class RequestReader:
         target = self._check_head(request)
         if hdrs.EXPECT in request.headers:
             await request.writer.write(CONTINUE)
-            request.writer.output_size = 0  # the response has not begun
+            request.writer.output_size = 0  # the response hasn't started
         try:
             return target, await self._read_body(request.content, peer)
         except (web.RequestPayloadError, ConnectionError):
             raise RejectedError(400, "broken body", "the request's body is incomplete or malformed") from None
 
     def hold(self, size: int, peer: Peer) -> None:
-        """Count bytes of bodies in memory; a negative size uncounts them."""
+        """Add to the number of body bytes in memory, or subtract with a negative size."""
         self._held += size
         peer.body_bytes += size
 

@@ -1,8 +1,8 @@
 """Manage the certificates of an installation: a CA and a leaf in a Secret, and the caBundles that trust them.
 
-Every replica does this; there is no leader. A replica writes only if the object hasn't changed since it read it
-(`resourceVersion`). So if several replicas take the same step, one succeeds, and the others find the step done. See
-`certs.rotation` for the steps.
+Every replica does this; there is no leader. A replica writes an object only if its `resourceVersion` is unchanged. If
+several replicas take the same step, one succeeds, and the others then see the result. See `certs.rotation` for the
+steps.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from webhook.server.tls import ServingCertificate
 
 _ANSWER: Final = 5.0
-"""Seconds for an answer of the API server."""
+"""The timeout of an API request, in seconds."""
 
 _TRUSTED: Final = "caBundles"
 _ALL_SERVE: Final = "all replicas"
-"""Keys of values that must not change for a while, in addition to the replicas' entries in the Secret."""
+"""The keys of values that must be stable for a while, in addition to the replicas' entries in the Secret."""
 
 
 class SelfManaged:
@@ -58,17 +58,17 @@ class SelfManaged:
 
     Attributes:
         last_look: the result of the last check.
-        authority_expiry: when the CA expires, UTC; None until it is known.
+        authority_expiry: when the CA expires, UTC; None if unknown.
 
     Args:
         api: the cluster.
-        secret: the Secret of the CA and the leaf (namespace, name). It is created if it doesn't exist.
-        names: the DNS names of the Service, which the API server uses.
-        certificate: the served certificate; until the Secret has been read, an untrusted placeholder.
+        secret: the namespace and name of the Secret with the CA and the leaf, which is created if it doesn't exist.
+        names: the DNS names of the Service that the API server uses.
+        certificate: the served certificate; an untrusted placeholder until the Secret is read.
         replica: the unique name of this replica: its host and port.
         settle: the seconds that a CA must be in the caBundles before its leaf is served.
         retention: the seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one.
-            A replica without a sign of life for this time counts as gone.
+            A replica that doesn't update its entry for this time counts as gone.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SelfManaged:
         return f"the certificate in Secret {self._title}" if self._certificate.served == self._placeholder else ""
 
     async def look(self) -> dict[str, bytes]:
-        """Take the steps that are due. Return the active caBundles after them, by webhook."""
+        """Take the steps that are due. Return the resulting caBundles, by webhook."""
         try:
             self._in_force = await self._look()
         except ApiError as error:
@@ -118,8 +118,8 @@ class SelfManaged:
         return self._in_force
 
     async def _look(self) -> dict[str, bytes]:
-        # In this order, because a replica changes the Secret before the caBundles: if the caBundles don't change until
-        # they are written, the Secret, which is read in between, isn't older than they are.
+        # Read the caBundles before the Secret, because a replica writes the Secret first. If the caBundles are
+        # unchanged when this replica writes them, the Secret is at least as new as they are.
         bundles = await read_ca_bundles(self._api, _ANSWER)
         secret = await read_secret(self._api, *self._secret, _ANSWER)
         issued = self._issued = await self._renewed(secret)
@@ -139,7 +139,7 @@ class SelfManaged:
         all_serve = self._entry in entries and all(value.partition(b" ")[0] == identifier for value in entries.values())
         signs = {key: (rotating, value) for key, value in entries.items()}
         lasted = self._lasted({_TRUSTED: trusted, _ALL_SERVE: rotating and all_serve, **signs})
-        # Every API server must know a CA before its leaf replaces another one.
+        # Every API server must trust a CA before a leaf of this CA replaces the current one.
         if self.waits_for or lasted[_TRUSTED] >= self._settle:
             self._certificate.offer(issued.leaf)
             self._serves = authority
@@ -152,7 +152,7 @@ class SelfManaged:
         return trusted
 
     def _lasted(self, values: Mapping[str, object]) -> dict[str, float]:
-        """Return the seconds for which each value has been the same at all checks."""
+        """Return the seconds for which each value has been unchanged at every check."""
         now = monotonic()
         self._since = {
             key: before if (before := self._since.get(key)) is not None and before[0] == value else (value, now)
@@ -161,7 +161,7 @@ class SelfManaged:
         return {key: now - since for key, (_, since) in self._since.items()}
 
     async def _renewed(self, secret: Secret) -> Issued:
-        """Return the contents of the Secret, after replacing the parts that are due."""
+        """Return the contents of the Secret, after renewing the parts that are due."""
         now = utc_now()
         stored = None
         try:
@@ -178,7 +178,7 @@ class SelfManaged:
         return wanted
 
     async def _written(self, bundles: CaBundles, wanted: Mapping[str, bytes]) -> CaBundles:
-        """Write these caBundles into the configuration, unless it has them already. Return its caBundles."""
+        """Write these caBundles into the configuration unless it contains them already. Return its caBundles."""
         if wanted == bundles.by_webhook:
             return bundles
         written = replace(bundles, by_webhook=wanted)
@@ -187,7 +187,7 @@ class SelfManaged:
         return written
 
     async def _report(self, secret: Secret, *, rotating: bool) -> None:
-        """Update this replica's entry in the Secret if it is wrong, and, as a sign of life, while a CA is replaced."""
+        """Update this replica's entry in the Secret if it is outdated, and as a heartbeat during a CA rotation."""
         if self.waits_for:
             return
         signer, _, count = secret.data.get(self._entry, b"").decode(errors="replace").partition(" ")
@@ -198,7 +198,7 @@ class SelfManaged:
         await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
 
     async def leave(self) -> None:
-        """Remove this replica's entry. If this fails, other replicas later notice that it is gone."""
+        """Remove this replica's entry. If this fails, other replicas remove the entry later."""
         try:
             await write_secret(self._api, *self._secret, {self._entry: None}, _ANSWER)
         except ApiError as error:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
 _BACKLOG: Final = 1024
-"""Connections that can wait to be accepted; the system may allow fewer (Linux: net.core.somaxconn, 4096)."""
+"""The maximum number of connections that wait to be accepted. Linux also limits it (net.core.somaxconn, 4096)."""
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster hasn't been read yet.", remedy="try again in a few seconds")
 
@@ -78,7 +78,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The flags of ``spotgate serve``, which ``--help`` describes, and its limits."""
+    """The flags of ``spotgate serve`` (see ``--help``), and the limits."""
 
     listen: Address
     ops: Address
@@ -101,21 +101,21 @@ class ServeOptions:
 
     @property
     def live(self) -> bool:
-        """Return whether a live cluster has the state."""
+        """Return whether the state comes from a live cluster."""
         return self.in_cluster or self.kubeconfig is not None
 
     def in_effect(self) -> dict[str, object]:
-        """Return the value of every flag, by its field, for the log: names of files, but not their contents."""
+        """Return the value of every flag by field, for the log. It contains file names, but no file contents."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "limits"}
         secret = "/".join(self.tls_secret) if self.tls_secret is not None else None
         return values | {"policies": self.policies or ("shipped",), "tls_secret": secret}
 
 
 def serve(options: ServeOptions) -> int:
-    """Serve until a signal ends it.
+    """Serve until a signal arrives.
 
     Returns:
-        The exit code: 0, or 2 if policies, state, certificate, or addresses are invalid. Standard error then says why.
+        The exit code: 0, or 2 if policies, state, certificate, or addresses are invalid. The reason is on stderr.
     """
     configure_logging()
     try:
@@ -133,7 +133,7 @@ def serve(options: ServeOptions) -> int:
 
 
 def _certificate(options: ServeOptions) -> ServingCertificate:
-    """Load the certificate, or create one for this run. Raise CertificateProblem if none can be served."""
+    """Load the certificate, or create one for this run. Raise CertificateProblem if there is no valid certificate."""
     source: Callable[[], KeyPair] | KeyPair
     if options.tls_cert is not None and options.tls_key is not None:
         source = partial(read_pair, options.tls_cert, options.tls_key)
@@ -151,7 +151,7 @@ def _certificate(options: ServeOptions) -> ServingCertificate:
 
 
 def build_snapshot(options: ServeOptions) -> Snapshot:
-    """Read policies and state. Raise PolicyErrors or StateErrors if they can't be used."""
+    """Read policies and state. Raise PolicyErrors or StateErrors if they are invalid."""
     bundle = load_bundle(options.policies, cluster=options.cluster)
     if options.state:
         return Snapshot(bundle, FileState(options.state, bundle.providers))

@@ -1,4 +1,4 @@
-"""Serve a certificate, and reload it when its files change. An invalid one never replaces a valid one."""
+"""Serve a certificate, and reload it when its files change. An invalid certificate never replaces a valid one."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
     CaBundles: TypeAlias = Callable[[], Awaitable[Mapping[str, bytes]]]
-    """Returns the active caBundles, by webhook. Raises ApiError if they can't be read."""
+    """A function that returns the active caBundles by webhook. It raises ApiError if they can't be read."""
 
 
 class ServingCertificate:
-    """The TLS context for new connections. Open connections keep theirs.
+    """The serving certificate and its TLS context for new connections. Open connections keep their context.
 
     Attributes:
-        context: never changed, only replaced.
-        served: its certificate, PEM, with its intermediates.
-        expiry: when its certificate expires, UTC.
+        context: the current context; replaced, never modified.
+        served: the served certificate with its intermediates, PEM.
+        expiry: when the served certificate expires, UTC.
         last_reload: the result of the last attempt.
-        trusted: whether the active caBundles verify the certificate; None: they are unknown.
-        trust_expiry: when the first of these caBundles has no valid certificate left, UTC; None: unknown.
+        trusted: whether the active caBundles verify the certificate; None if the caBundles are unknown.
+        trust_expiry: when the first of the caBundles has no valid certificate left, UTC; None if unknown.
         waits_for: why a replica with this certificate isn't ready; empty if caBundles verify it or are unknown.
     """
 
@@ -47,15 +47,15 @@ class ServingCertificate:
     def __init__(
         self, source: Callable[[], KeyPair] | KeyPair, *, names: Sequence[str] = (), client_ca: Path | None = None
     ) -> None:
-        """Serve the current certificate of a source, and later ones.
+        """Serve the certificate from a source.
 
         Args:
-            source: the certificate and its key, or a function that reads them, and raises CertificateProblem.
+            source: the certificate and its key, or a function that reads them and may raise CertificateProblem.
             names: the names that the certificate must have.
-            client_ca: a file of CAs; only clients with a certificate of these CAs can connect. None: any client.
+            client_ca: a file of CAs; only clients with a certificate of these CAs can connect. None allows any client.
 
         Raises:
-            CertificateProblem: the certificate can't be served.
+            CertificateProblem: the certificate is invalid.
         """
         self.trusted: bool | None = None
         self.trust_expiry: datetime | None = None
@@ -70,7 +70,7 @@ class ServingCertificate:
         self._use()
 
     def offer(self, pair: KeyPair) -> None:
-        """Use this pair instead of the source, from the next check on, if it is valid."""
+        """Replace the source with this pair. The next check uses the pair if it is valid."""
         self._source = lambda: pair
 
     def _use(self) -> None:
@@ -105,7 +105,7 @@ class ServingCertificate:
 
         Args:
             seconds: the interval between checks.
-            bundles: reads the caBundles; None: don't check them.
+            bundles: reads the caBundles; None disables the check.
             on_new_client_ca: called when the client CAs change: open connections were verified with the old ones.
         """
         if bundles is not None:
@@ -126,7 +126,7 @@ class ServingCertificate:
         try:
             self._bundles = await bundles()
         except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:  # after other errors, the last answer counts
+            if error.status == HTTPStatus.FORBIDDEN:  # after other errors, keep the last known caBundles
                 self._bundles, self.waits_for, self.trusted, self.trust_expiry = {}, "", None, None
                 self._not_trusted.log(log.info, "caBundles not read", str(error), problem=str(error))
             return False
@@ -135,12 +135,12 @@ class ServingCertificate:
         return True
 
     def _check_trust(self) -> None:
-        """Check whether the caBundles verify the served certificate: the API server trusts it only then."""
+        """Check whether the caBundles verify the served certificate. Otherwise, the API server doesn't trust it."""
         try:
             self._check_against_bundles(self.served, utc_now())
         except CertificateProblem as problem:
             self.trusted = False
-            self.waits_for = str(problem)  # calls to this replica fail, so they go to others while it isn't ready
+            self.waits_for = str(problem)  # not ready, so that calls go to other replicas instead of failing here
             self._not_trusted.log(log.error, "certificate not trusted", problem.fix, problem=str(problem))
         else:
             self.trusted = True if self._bundles else None
@@ -156,7 +156,7 @@ class ServingCertificate:
     def _reload(self) -> None:
         try:
             self._use()
-        except (CertificateProblem, OSError) as error:  # OSError: too many open files
+        except (CertificateProblem, OSError) as error:  # OSError: for example, too many open files
             self.last_reload = self.last_reload.updated(success=False)
             key = getattr(error, "fix", str(error))  # the text may contain the time
             self._not_loaded.log(log.error, "certificate not loaded", key, problem=str(error))

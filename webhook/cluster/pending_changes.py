@@ -1,7 +1,7 @@
 """Remember node pools that allowed requests remove or change, until the cluster shows the change.
 
-Until the cluster shows the effect of an allowed request, other requests must not rely on the pools that it removes.
-Otherwise, two requests at the same time could delete the last two fallbacks.
+Until then, other requests must not rely on the pools that an allowed request removes. Otherwise, two concurrent
+requests could delete the last two fallbacks.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 REMEMBERED_SECONDS: Final = 30.0
 """Seconds for which a change is remembered: the longest ``timeoutSeconds`` of another validating webhook.
 
-After that, the API server has stored the object, or has rejected the request and the pool still exists."""
+After that, the API server has stored the object or rejected the request."""
 
 _POOLS_AT_MOST: Final = 1_000
-"""The maximum of remembered pools. To exceed it, as many requests would have to be allowed in `REMEMBERED_SECONDS`."""
+"""The maximum number of remembered pools. Exceeding it takes as many allowed requests within `REMEMBERED_SECONDS`."""
 
 _MAY_BE_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.UNKNOWN})
 
 _Identity = tuple[str, str, str, str]
 
 
-class LetGo:
-    """The node pools that allowed requests remove or change, each in its worst possible state."""
+class PendingChanges:
+    """The pending changes of node pools by allowed requests, each with the worst possible state of the pool."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class LetGo:
             del self._pools[next(iter(self._pools))]
 
     def applied(self, view: ClusterView) -> ClusterView:
-        """Return the view with the remembered changes applied. Forget those that are old or visible."""
+        """Return the view with the remembered changes. Forget changes that are old or that the view already shows."""
         if not self._pools or view.pools is None:
             return view
         pools = {pool.identity: pool for pool in view.pools}
@@ -80,7 +80,7 @@ class LetGo:
 def _changes(
     request: Request, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[tuple[Pool | None, Pool | None]]:
-    """Yield each pool that the request changes, before and after it, each None if the pool does not exist then."""
+    """Yield the state of each changed pool before and after the request. A state is None if the pool doesn't exist."""
     key = (request.resource.group, request.resource.resource)
     readers = readers_by_resource(providers.values()).get(key)
     sizers = sizers_by_resource(providers.values()).get(key)
@@ -111,15 +111,15 @@ def _changes(
 
 
 def _through_template(request: Request, view: ClusterView, template: Pool | None) -> Iterator[tuple[Pool, Pool]]:
-    """Yield each pool that uses the template, before and after the request for the template."""
+    """Yield each pool that uses the template, before and after the request."""
     ref = (request.kind.kind, request.namespace, request.name)
     yield from ((pool, with_template(pool, template)) for pool in view.pools or () if pool.template == ref)
 
 
 def _worst(before: Pool | None, after: Pool | None) -> Pool | None:
-    """Return the state of a pool that is worse for other requests, or None if the change makes nothing worse."""
+    """Return the state of the pool that is worse for other requests, or None if the change is harmless."""
     if after is not None and not after.deleting and after.capacity in _MAY_BE_SPOT:
-        return after  # it needs a fallback, and isn't one
+        return after  # the pool needs a fallback and can't be one
     if before is None or before.capacity in _MAY_BE_SPOT or before.unusable:
         return None
     if after is None or _gives(after) != _gives(before):
@@ -128,7 +128,7 @@ def _worst(before: Pool | None, after: Pool | None) -> Pool | None:
 
 
 def _gives(pool: Pool) -> tuple[object, ...]:
-    """Return the properties of a pool that make it a fallback for others."""
+    """Return the properties that make a pool a fallback for others."""
     types = (pool.capacity, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines)
     return (*types, pool.zones, pool.taints, pool.cluster_id, bool(pool.unusable))
 

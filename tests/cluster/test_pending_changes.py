@@ -10,7 +10,7 @@ import pytest
 from tests.builders import BUNDLE
 from tests.builders import node_pool as pool
 from webhook.capacity.view import ClusterView
-from webhook.cluster.let_go import REMEMBERED_SECONDS, LetGo
+from webhook.cluster.pending_changes import REMEMBERED_SECONDS, PendingChanges
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 
 PROVIDERS = BUNDLE.providers
@@ -54,11 +54,11 @@ def usable_pools(seen: ClusterView) -> list[str]:
     return [node_pool.name for node_pool in seen.pools or () if not node_pool.unusable and not node_pool.spot]
 
 
-def after(*requests: Request, clock: Clock | None = None) -> LetGo:
-    let_go = LetGo(clock or Clock())
+def after(*requests: Request, clock: Clock | None = None) -> PendingChanges:
+    pending = PendingChanges(clock or Clock())
     for admitted in requests:
-        let_go.note(admitted, BOTH, PROVIDERS)
-    return let_go
+        pending.note(admitted, BOTH, PROVIDERS)
+    return pending
 
 
 SCALE: JSON = {"kind": "Scale", "metadata": {"name": "a"}, "spec": {}}
@@ -98,18 +98,18 @@ def test_a_new_spot_pool_needs_its_fallback_at_once() -> None:
 
 def test_an_object_denied_elsewhere_reappears_after_a_while() -> None:
     clock = Clock()
-    let_go = after(request(None, A), clock=clock)
+    pending = after(request(None, A), clock=clock)
     clock.now = REMEMBERED_SECONDS
-    assert usable_pools(let_go.applied(BOTH)) == ["b"]
+    assert usable_pools(pending.applied(BOTH)) == ["b"]
     clock.now = REMEMBERED_SECONDS + 0.1
-    assert let_go.applied(BOTH) is BOTH
+    assert pending.applied(BOTH) is BOTH
 
 
 def test_a_deleted_pool_may_be_recreated() -> None:
-    let_go = after(request(None, A))
+    pending = after(request(None, A))
     gone = view(B)
-    assert let_go.applied(gone) is gone
-    assert let_go.applied(BOTH) is BOTH
+    assert pending.applied(gone) is gone
+    assert pending.applied(BOTH) is BOTH
 
 
 def test_an_admitted_pool_counts_again() -> None:
@@ -129,8 +129,8 @@ def test_unknown_pools_stay_unknown() -> None:
 
 
 def test_the_memory_is_bounded_by_the_size_of_a_cluster() -> None:
-    let_go = LetGo(Clock())
+    pending = PendingChanges(Clock())
     for number in range(1_100):
         spot = pool(f"s{number}", computeClass="spot")
-        let_go.note(request(spot, None, name=f"s{number}"), BOTH, PROVIDERS)
-    assert len(let_go.applied(BOTH).pools or ()) == 1_002
+        pending.note(request(spot, None, name=f"s{number}"), BOTH, PROVIDERS)
+    assert len(pending.applied(BOTH).pools or ()) == 1_002
