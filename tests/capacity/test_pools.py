@@ -72,13 +72,19 @@ def test_every_provider_has_rows() -> None:
     assert {provider for provider, _ in ROWS} == BUNDLE.providers.keys()
 
 
-@pytest.mark.parametrize(("name", "row"), ROWS)
-def test_a_node_pool_is_read_as_its_row_expects(name: str, row: JSON) -> None:
-    """A row has the pool's kind, and its API if that is ambiguous; `read` has the expected fields.
+@pytest.mark.parametrize("name", BUNDLE.providers)
+def test_a_node_pool_is_read_as_its_row_expects(name: str) -> None:
+    read = [(row, fields_of(BUNDLE.providers[name], row)) for provider, row in ROWS if provider == name]
+    assert [(row, fields) for row, fields in read if fields != row["read"]] == []
+
+
+def fields_of(provider: Provider, row: JSON) -> JSON:
+    """Return the expected fields as they are read.
+
+    A row has the pool's kind, and its API if that is ambiguous; `read` has the expected fields.
 
     `with` has related objects, such as the pool's template.
     """
-    provider = BUNDLE.providers[name]
     group = row.get("apiVersion", "").partition("/")[0]
     readers = [reader for reader in provider.readers if reader.kind == row["kind"] and group in {"", reader.group}]
     if "with" in row or not readers:
@@ -86,4 +92,4 @@ def test_a_node_pool_is_read_as_its_row_expects(name: str, row: JSON) -> None:
     else:
         (reader,) = readers
         pool = reader.read({"metadata": {"name": "a", "namespace": "team"}, **row})
-    assert {field: plain(getattr(pool, field)) for field in row["read"]} == row["read"]
+    return {field: plain(getattr(pool, field)) for field in row["read"]}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -149,16 +147,8 @@ def test_a_hundred_levels_are_not_too_deep(text: str) -> None:
 @pytest.mark.parametrize("deep", ["[", "{", "- ", "? ", '{"a":', "[{a: "])
 @pytest.mark.parametrize("closed", [True, False])
 def test_fifty_thousand_levels_do_not_crash_the_interpreter(deep: str, closed: bool) -> None:  # noqa: FBT001
-    program = (
-        "import sys; from webhook.documents import DocumentError, read_documents\n"
-        "try: read_documents(sys.stdin.buffer.read(), 'f.yaml')\n"
-        "except DocumentError as error: print(error)"
-    )
     closing = "".join({"[": "]", "{": "}"}.get(char, "") for char in reversed(deep)) if closed else ""
-    text = deep * 50_000 + "1" + closing * 50_000
-    done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nested deeper than 100 levels" in done.stdout
+    assert "nested deeper than 100 levels" in error(deep * 50_000 + "1" + closing * 50_000)
 
 
 LINE_BREAKS = [b"\n", b"\r", "\u0085".encode(), "\u2028".encode(), "\u2029".encode()]

@@ -76,8 +76,15 @@ def test_the_action_installs_its_own_version(shell: Shell, tmp_path: Path) -> No
     (action / "requirements").mkdir()
     (action / "requirements/runtime.txt").touch()  # the real one is already installed
     environment = {"RUNNER_TEMP": str(tmp_path), "ACTION_PATH": str(action), "VERSION": ""}
+    # Don't install pip, which takes three seconds: OFFLINE_PIP puts this environment's on the path.
+    pip, python = tmp_path / "pip", tmp_path / "bin/python"
+    python.parent.mkdir()
+    pip.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m pip "$@"\n')
+    python.write_text(f'#!/bin/sh\n{sys.executable} "$@" --without-pip && cp {pip} "$3/bin"\n')
+    for program in (pip, python):
+        program.chmod(0o755)
 
-    done = shell(step["run"], tmp_path, Path(sys.executable), environment={**OFFLINE_PIP, **environment})
+    done = shell(step["run"], tmp_path, python, environment={**OFFLINE_PIP, **environment})
 
     assert done.returncode == 0, done.stderr
     installed = shell("spotgate/bin/spotgate --version", tmp_path, environment=OFFLINE_PIP)

@@ -77,7 +77,7 @@ class Metrics(http.server.BaseHTTPRequestHandler):
 def others() -> Iterator[int]:
     """Serve the metrics that `spotgate serve` on loopback lacks; return the port."""
     with http.server.HTTPServer(("127.0.0.1", 0), Metrics) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield server.server_port
         server.shutdown()

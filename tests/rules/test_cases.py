@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXAMPLES = load_examples()
+BEHAVIORS = {name: list(examples) for name, examples in groupby(EXAMPLES, attrgetter("name"))}
 WORDING = messages.stored(variants.FILE)
 
 
@@ -23,8 +26,13 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("policies")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_example(example: Example, policies: Path) -> None:
+@pytest.mark.parametrize("behavior", BEHAVIORS)
+def test_examples_of(behavior: str, policies: Path) -> None:
+    for example in BEHAVIORS[behavior]:
+        expect(example, policies)
+
+
+def expect(example: Example, policies: Path) -> None:
     if example.refused:
         with pytest.raises(PolicyErrors, match=re.escape(example.refused)):
             bundle_for(example, policies)
@@ -41,6 +49,5 @@ def test_example(example: Example, policies: Path) -> None:
 
 @pytest.mark.parametrize("behavior", WORDING)
 def test_the_messages_of_a_behavior_match_the_golden_messages(behavior: str, policies: Path) -> None:
-    examples = (example for example in EXAMPLES if example.name == behavior)
-    texts = {variants.messages_of(judged(example, policies)[1]) for example in examples}
+    texts = {variants.messages_of(judged(example, policies)[1]) for example in BEHAVIORS[behavior]}
     assert texts >= set(WORDING[behavior].split("\n\n")), "run `make golden`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import generate_latest
@@ -15,6 +16,7 @@ from webhook.model.decision import Violation
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.server.limits import LIMITS
+from webhook.server.log import configure_logging
 from webhook.server.metrics import Metrics
 from webhook.server.recorder import Recorder
 
@@ -40,6 +42,8 @@ class Recording:
     def __init__(self, folder: Path, limits: Limits = LIMITS) -> None:
         self.folder = folder
         self.metrics = Metrics()
+        self.log = BytesIO()
+        configure_logging(self.log)
         self.recorder = Recorder(folder, self.metrics, replace(limits, finish=PATIENCE))
 
     def take(self, body: bytes, judge: Judge = reserved, context: Context = CONTEXT) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from dataclasses import replace
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from tests.server.harness import PATIENCE, SHORT, labelled, review
 from tests.server.recording import Recording, of
 from webhook.server.limits import LIMITS
-from webhook.server.log import configure_logging
 from webhook.server.recorder import prepare_folder
 
 if TYPE_CHECKING:
@@ -122,8 +120,6 @@ def test_a_full_disk_leaves_no_partial_line_and_is_logged_once(tmp_path: Path, m
         return write(descriptor, data[:10] if full.is_set() else data)
 
     monkeypatch.setattr("webhook.server.recorder.os.write", sometimes)
-    log = BytesIO()  # stays open because later tests log to it
-    configure_logging(log)
     (tmp_path / "recorded").mkdir()
     recording = Recording(tmp_path / "recorded")
     recording.recorder.start()
@@ -138,13 +134,11 @@ def test_a_full_disk_leaves_no_partial_line_and_is_logged_once(tmp_path: Path, m
     recording.recorder.close()
     lines = [json.loads(line) for file in sorted(recording.folder.iterdir()) for line in file.read_text().splitlines()]
     assert [line["request"]["uid"] for line in lines] == ["before", "after"]
-    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    lines = [json.loads(line) for line in recording.log.getvalue().splitlines()]
     assert [line["problem"] for line in lines if line["event"] == "reviews not recorded"] == ["No space left on device"]
 
 
 def test_recording_continues_after_an_unrecordable_review(tmp_path: Path) -> None:
-    log = BytesIO()  # stays open because later tests log to it
-    configure_logging(log)
     (tmp_path / "recorded").mkdir()
     recording = Recording(tmp_path / "recorded")
     recording.take(
@@ -178,10 +172,3 @@ def test_a_server_records_what_it_answers(spawn: Spawn, tmp_path: Path) -> None:
     assert sorted(line["spotgate"]["phase"] for line in lines) == ["mutate"] * 20 + ["validate"]
     assert {line["request"]["uid"] for line in lines} >= {f"uid-{number}" for number in range(20)}
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
-
-
-def test_nothing_is_recorded_unless_asked_for(spawn: Spawn, tmp_path: Path) -> None:
-    served = spawn()
-    assert not served.post(labelled()).allowed
-    served.end()
-    assert {path.name for path in tmp_path.iterdir()} == {"policies", "0.log"}

@@ -174,20 +174,14 @@ def test_L3_no_request_fails_during_a_shutdown_under_load(spawn: Spawn) -> None:
     assert process.errors() == ""
 
 
-def test_an_interrupt_fails_no_request(spawn: Spawn) -> None:
+def test_an_interrupt_fails_no_request_and_logs_the_last_decision(spawn: Spawn, tmp_path: Path) -> None:
     process = spawn(limits=dataclasses.replace(SHORT, quiet=60, drain=60))
-    assert process.post().allowed
+    assert process.post(review(uid="the-last")).allowed
     process.process.send_signal(signal.SIGINT)
     assert process.process.wait(PATIENCE) == 0
     assert process.errors() == ""
-
-
-def test_the_last_decision_is_logged(spawn: Spawn) -> None:
-    process = spawn()
-    process.post(review(uid="the-last"))
-    process.process.send_signal(signal.SIGINT)
-    process.process.wait(PATIENCE)
     assert [line["uid"] for line in process.log("decision")] == ["the-last"]
+    assert {path.name for path in tmp_path.iterdir()} == {"policies", "0.log"}  # nothing is recorded unless asked for
 
 
 @pytest.mark.parametrize("moment", ["starts", "serves"])

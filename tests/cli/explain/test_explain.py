@@ -110,8 +110,8 @@ def test_a_pipe_does_not_import_rich() -> None:
 # Findings
 
 
-@pytest.mark.parametrize("finding_id", sorted(finding_texts()))
-def test_a_finding_id_is_explained(run: Run, finding_id: str) -> None:
-    done = run("explain", finding_id)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"{finding_id}\n{finding_texts()[finding_id].means}\n")
+def test_a_finding_id_is_explained(run: Run) -> None:
+    for finding_id, text in finding_texts().items():
+        done = run("explain", finding_id)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.startswith(f"{finding_id}\n{text.means}\n")

@@ -55,7 +55,7 @@ class ApiServer(http.server.BaseHTTPRequestHandler):
 def cluster(write: Write) -> Iterator[None]:
     """Write a kubeconfig for a cluster on loopback."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), ApiServer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         write("kubeconfig", kubeconfig(f"http://127.0.0.1:{server.server_port}"))
         yield
         server.shutdown()

@@ -102,16 +102,11 @@ def test_standard_input_is_judged_among_files(write: Write) -> None:
     assert several.lines == one.lines
 
 
-def test_a_small_input_starts_no_process(write: Write) -> None:
+def test_one_process_judges_a_small_input_and_deletions_which_are_ordered(write: Write) -> None:
     write("pod.yaml", POD)
-    (run,) = runs("pod.yaml", processes="3")
-    assert run.started == 0
-
-
-def test_deletions_are_ordered_so_one_process_judges_them(write: Write) -> None:
     write("all.yaml", MANY)
-    (run,) = runs("--operation", "DELETE", "all.yaml", processes="3")
-    assert run.started == 0
+    small, deletions = runs("pod.yaml", "+", "--operation", "DELETE", "all.yaml", processes="3")
+    assert (small.started, deletions.started) == (0, 0)
 
 
 def test_a_process_that_dies_is_an_error(write: Write) -> None:
