@@ -1,3 +1,3 @@
-"""Judge workloads on capacity that can vanish, at admission and before: spotgate."""
+"""spotgate: an admission webhook and a command-line tool for Kubernetes workloads on spot capacity."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Run the command line ``spotgate``, or ``kubectl spotgate``. The module of a command is imported when it runs."""
+"""Run the ``spotgate`` or ``kubectl spotgate`` command line. Import a command's module only to run that command."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "serve": "run the admission webhook",
     "controller": "assign Pods to on-demand and spot nodes, for workloads with an on-demand floor",
-    "check": "judge manifests: files, folders, standard input",
-    "fix": "write into manifests what the webhook would inject",
-    "fn": "judge and change a ResourceList, as a KRM function for kustomize and kpt",
+    "check": "evaluate manifests from files, folders, or standard input",
+    "fix": "add the webhook's changes to manifests",
+    "fn": "evaluate and change a ResourceList, as a KRM function for kustomize and kpt",
     "explain": "explain policies, node pools, and findings, and what a reclaim does to Pods",
     "review": "answer one AdmissionReview as the webhook does",
     "test": "run policy tests",
     "rehearse": "simulate the loss of spot nodes with the real scheduler",
-    "replay": "judge recorded reviews with other policies, and list changes",
-    "new": "print an example of a policy file",
+    "replay": "evaluate recorded reviews with other policies, and list the differences",
+    "new": "print an example policy file",
     "schema": "print the JSON Schema of policy files, for editors",
     "webhook-config": "print the webhook configurations for the API server",
     "certs": "show, check, or rotate the certificates of an installation",
-    "audit": "judge the objects of a live cluster, and list workloads that would not survive a reclaim",
+    "audit": "evaluate the objects of a live cluster, and list workloads that would not survive a reclaim",
     "doctor": "check a live installation, without writing to it",
-    "export": "print policies as Kubernetes' own, which work without the webhook",
+    "export": "print policies as Kubernetes admission policies, which work without the webhook",
 }
 _INTERRUPTED: Final = 130
-"""The exit code that shells give to a program that Ctrl-C ended."""
+"""The exit code that shells give to a program that Ctrl-C stopped."""
 
 
 _HELP: Final = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30, width=100)
-"""The format of help, as wide as the texts are."""
+"""The help format, as wide as the texts."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line, by default that of this process. Return the exit code.
+    """Run a command line, by default that of this process. Return the exit code.
 
-    0: nothing was found, 1: findings, 2: it could not judge.
+    0: no findings, 1: findings, 2: an input can't be evaluated.
     """
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+    if "_ARGCOMPLETE" in os.environ:  # the shell requests completions
         _complete()
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal can't show must not end the command
+            stream.reconfigure(errors="backslashreplace")  # for example, Latin-1 output
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except SystemExit as stop:  # argparse has said why
+    except SystemExit as stop:  # argparse has printed the error
         return stop.code if isinstance(stop.code, int) else CANNOT_JUDGE
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # `spotgate check | head`: the reader has seen enough
+    except BrokenPipeError:  # `spotgate check | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CANNOT_JUDGE
-    except (CannotJudgeError, OSError) as error:  # OSError: the output's disk is full
+    except (CannotJudgeError, OSError) as error:  # OSError: for example, the output's disk is full
         complain(*str(error).split("\n"))
         return CANNOT_JUDGE
-    except Exception:  # noqa: BLE001 - Python's own exit code, 1, would say that there are findings
+    except Exception:  # noqa: BLE001 - Python exits with 1, which would mean findings
         import traceback
 
         traceback.print_exc()
@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def command_parser(program: str, command: str) -> argparse.ArgumentParser:
-    """Build the parser of a command, whose options have the command's ``run``."""
+    """Build the parser of a command. Set ``run`` to the command's function."""
     module = _module(command)
     parser = argparse.ArgumentParser(
         prog=f"{program} {command}",
@@ -107,9 +107,9 @@ def command_parser(program: str, command: str) -> argparse.ArgumentParser:
 
 
 def _module(command: str) -> ModuleType:
-    """Import the module of a command, which takes most of the time of judging one file."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes longer than judging a file
-    gc.disable()  # what is imported stays: looking for garbage among it, now and at the end, is a seventh of the time
+    """Import the module of a command, which takes most of the time of evaluating one file."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # finding them takes longer than evaluating a file
+    gc.disable()  # imported objects stay; scanning them for garbage would take a seventh of the run time
     try:
         return importlib.import_module(f"webhook.commands.{command.replace('-', '_')}.command")
     finally:
@@ -118,7 +118,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _complete() -> None:
-    """Print what may follow the command line of the shell, and end."""
+    """Print the completions of the shell's command line, and exit."""
     import argcomplete
 
     _, *words = os.environ.get("COMP_LINE", "spotgate").split()
@@ -126,7 +126,7 @@ def _complete() -> None:
 
 
 def _no_command(program: str, configured: str = "") -> argparse.ArgumentParser:
-    """Build the parser for a command line without a known command. One command can have its flags."""
+    """Build the parser for a missing or unknown command. ``configured`` names a command to add with its flags."""
     parser = argparse.ArgumentParser(
         prog=program,
         usage=f"{program} [-h] [--version] COMMAND ...",

@@ -1,1 +1,1 @@
-"""Judge the objects of a live cluster as if they were created now."""
+"""Evaluate the objects of a live cluster as if they were created now."""

@@ -1,4 +1,4 @@
-"""Judge what exists in a live cluster: ``spotgate audit``."""
+"""Evaluate the objects of a live cluster: ``spotgate audit``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     add_connection(parser)
     parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
     add_policies(parser)
@@ -65,7 +65,7 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions(Connection):
-    """The flags, parsed, except the output formats."""
+    """The parsed flags, except the output formats."""
 
     policies: list[Path]
     cluster: str
@@ -76,7 +76,7 @@ class AuditOptions(Connection):
 
 
 def run(namespace: Namespace) -> int:
-    """Judge the objects of the cluster and report the findings."""
+    """Evaluate the objects of the cluster and report the findings."""
     outputs, options = outputs_of(namespace.output), options_of(AuditOptions, namespace)
     if options.in_cluster and (options.kubeconfig is not None or options.context is not None):
         raise CannotJudgeError("error: --in-cluster and --kubeconfig both say which cluster; give one of them")

@@ -1,7 +1,7 @@
-"""Find the workloads that run on spot Nodes now, and why they would not survive a reclaim.
+"""Find the workloads that run on spot Nodes, and why they would not survive a reclaim.
 
-The reasons are those of the rules: how each running Pod would stop on the Node that it is on (`ReclaimTimeline`), what
-SpotSuitability says of its workload, and what OnDemandFallback says of the node pool.
+Reasons come from the rules: how each running Pod would stop on its Node (`ReclaimTimeline`), the SpotSuitability
+findings of its workload, and the OnDemandFallback findings of the node pool.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 _SUITABILITY: Final = "spot-suitability/"
 _FALLBACK: Final = "on-demand-fallback/"
 _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
-"""Owners of Pods that belong to a Node and end with it."""
+"""Owners whose Pods end with their Node."""
 
 
 class SpotWorkload(msgspec.Struct, kw_only=True):
     """A workload with Pods on spot Nodes.
 
     Attributes:
-        version: of its API.
-        pods: the number of these Pods; ``pools`` are the node pools that they run in.
-        early: the seconds of its grace period that the worst of them loses.
-        reasons: why it would not survive.
-        floors: how far its ReplicaSets are below their on-demand floor.
+        version: the API version.
+        pods: the number of its Pods on spot Nodes; ``pools`` are their node pools.
+        early: how many seconds of the grace period the worst of these Pods loses.
+        reasons: why the workload would not survive.
+        floors: the ReplicaSets below their on-demand floor.
     """
 
     version: str
@@ -66,7 +66,7 @@ class FloorCount(msgspec.Struct):
 
 
 class OnSpot:
-    """The workloads on spot Nodes, collected while the objects of a cluster are read, Pods first."""
+    """The workloads on spot Nodes, collected while the audit reads the objects of a cluster, Pods first."""
 
     def __init__(self, bundle: Bundle, view: ClusterView, judge: Judge) -> None:
         self._bundle = bundle
@@ -79,7 +79,7 @@ class OnSpot:
         self._without_fallback: dict[str, RiskReason] = {}
 
     def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
-        """Count a Pod that runs on a spot Node, or has an on-demand floor."""
+        """Count a Pod that runs on a spot Node or has an on-demand floor."""
         node = self._nodes.get(node_name)
         if node_name and controller is not None and FLOOR_ANNOTATION.encode() in bytes(raw):
             owner_identity = (controller.group, controller.kind, identity[2], controller.name)
@@ -103,7 +103,7 @@ class OnSpot:
             count.on_demand += on_demand
 
     def _of_pod(self, raw: msgspec.Raw, provider: Provider, pool: Pool | None) -> SpotWorkload:
-        """Return a Pod as a workload, and whether it gets its whole grace period as it runs."""
+        """Return a Pod as a workload, with a reason if it loses part of its grace period on its Node."""
         pools = [pool.name] if pool is not None and pool.name else []
         workload = SpotWorkload(version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
@@ -126,7 +126,7 @@ class OnSpot:
         return workload
 
     def pass_on(self, identity: Identity, owner: OwnerReference) -> None:
-        """Count the Pods of a workload for the one that owns it."""
+        """Add the counts of a workload to its owner."""
         if (owned := self._workloads.pop(identity, None)) is None:
             return
         if (count := self._floors.get(identity)) and count.on_demand < (need := count.floor.need(count.pods)):
@@ -143,7 +143,7 @@ class OnSpot:
             workload.early, workload.reasons = owned.early, owned.reasons
 
     def take_object(self, identity: Identity, manifest: Manifest, findings: Iterable[Finding]) -> None:
-        """Record why an object with Pods on spot Nodes would not survive, or that a node pool lacks a fallback."""
+        """Record why a workload on spot Nodes would not survive, or that a node pool lacks an on-demand fallback."""
         for finding in findings:
             if finding.id.startswith(_FALLBACK):
                 self._without_fallback.setdefault(manifest.name, _reason(finding))
@@ -156,9 +156,9 @@ class OnSpot:
         workload.reasons += (_reason(finding) for finding in findings if finding.id.startswith(_SUITABILITY))
 
     def _as_spot(self, manifest: Manifest, pools: list[str]) -> Manifest | None:
-        """Return a copy that asks for the spot pool it runs in. Return None if only some of its Pods may run there.
+        """Return a copy that requests the spot pool of its Pods. Return None unless it has one plain pod template.
 
-        Rules about spot look only at what asks for it; what merely tolerates spot Nodes runs there all the same.
+        The spot rules evaluate only workloads that request spot. A workload that only tolerates spot also runs there.
         """
         value = deepcopy(manifest.value)
         pod = value
@@ -175,7 +175,7 @@ class OnSpot:
         return msgspec.structs.replace(manifest, value=value)
 
     def risks(self) -> Iterator[ReclaimRisk]:
-        """Yield each workload on spot Nodes, by namespace, kind and name, with the reasons against it."""
+        """Yield the workloads on spot Nodes with their reasons, ordered by namespace and name."""
         for (group, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
             fallback = (self._without_fallback[pool] for pool in workload.pools if pool in self._without_fallback)
             yield ReclaimRisk(
@@ -194,9 +194,9 @@ def _reason(finding: Finding) -> RiskReason:
 
 
 def spot_nodes(view: ClusterView) -> dict[str, tuple[str, Pool | None]]:
-    """Return the provider and the node pool of the spot Nodes: those with a spot label, and those of a spot pool.
+    """Return the provider and the node pool of each spot Node: a Node with a spot label or in a spot pool.
 
-    The pool is None if nothing declares it.
+    The pool is None if it isn't declared.
     """
     listed = (*view.node_groups, *(view.pools or ()))
     pools = {(pool.provider, pool.pool_name): pool for pool in listed if not pool.elsewhere and pool.pool_name}

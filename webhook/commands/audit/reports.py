@@ -1,7 +1,7 @@
-"""Write what fails in a cluster into it: a PolicyReport for each namespace with failures, and nothing else.
+"""Write the failing results of an audit to the cluster: one PolicyReport for each namespace with failures.
 
-Each is applied with its own field manager, so that an unchanged one costs no write; those that no longer apply
-are deleted. Reports of others, and fields that others have written, are never touched.
+Server-side apply with a dedicated field manager writes only changed reports. Outdated reports are deleted. Other
+reports, and fields of other writers, are never touched.
 
 Source: https://github.com/kubernetes-sigs/wg-policy-prototypes, wgpolicyk8s.io/v1alpha2;
     https://github.com/openreports/reports-api, openreports.io/v1alpha1, which has the same fields.
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 NAME: Final = "spotgate-audit"
-"""The name of each report, and of the field manager."""
+"""The name of each report and of its field manager."""
 
 AT_MOST: Final = 200
-"""Results in one report. With their texts cut to `RESULT_TEXT_AT_MOST` they are 600 KB at most, of the 1.5 MiB that
-etcd takes; usually 100 KB. The summary counts all, and a property of the last one says how many are left out."""
+"""The maximum number of results in a report. With texts cut to `RESULT_TEXT_AT_MOST`, a report is at most 600 KB
+(etcd's limit is 1.5 MiB), and usually 100 KB. The summary counts all results; `leftOut` counts the omitted ones."""
 
 RESULT_TEXT_AT_MOST: Final = 600
-"""Characters of one text of a result."""
+"""The maximum number of characters in a text of a result."""
 
 _KINDS: Final = {
     "wgpolicyk8s.io": ("policyreports", "clusterpolicyreports"),
@@ -48,19 +48,19 @@ _APPLY: Final = "application/apply-patch+yaml"
 
 
 def labels_of(name: str) -> dict[str, str]:
-    """Return the labels of what we apply with this name, such as spotgate-audit."""
+    """Return the labels of an applied object with this name, such as spotgate-audit."""
     return {"app.kubernetes.io/managed-by": "spotgate", "app.kubernetes.io/component": name.removeprefix("spotgate-")}
 
 
 class ReportKinds(msgspec.Struct, frozen=True):
-    """The two resources of reports: of namespaces, and of objects in none."""
+    """The two resources of reports: namespaced and cluster-scoped."""
 
     namespaced: ServedResource
     cluster: ServedResource
 
 
 def find_report_kinds(served: Iterable[ServedResource]) -> ReportKinds | None:
-    """Return the resources of reports, wgpolicyk8s.io first, or None if the cluster has none."""
+    """Return the report resources, wgpolicyk8s.io before openreports.io, or None if the cluster serves neither."""
     resources = {(kind.resource.group, kind.resource.plural): kind for kind in served}
     for group, plurals in _KINDS.items():
         namespaced, cluster = (resources.get((group, plural)) for plural in plurals)
@@ -70,7 +70,7 @@ def find_report_kinds(served: Iterable[ServedResource]) -> ReportKinds | None:
 
 
 def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
-    """Return the resources of reports. Raise CannotJudgeError if the cluster has none."""
+    """Return the report resources. Raise CannotJudgeError if the cluster serves none."""
     if (kinds := find_report_kinds(served)) is not None:
         return kinds
     raise CannotJudgeError(
@@ -80,7 +80,7 @@ def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
 
 
 def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
-    """Yield each namespace where something fails, empty for what is in none, and the fields of its report."""
+    """Yield each namespace with failures and the fields of its report; an empty namespace means cluster-scoped."""
     failing: dict[str, list[JSON]] = {}
     for result in report.results:
         if report.fails(result):
@@ -92,7 +92,7 @@ def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
 
 
 def report_fields(results: Sequence[JSON]) -> JSON:
-    """Return the fields of a report with these results: at most `AT_MOST` of them, and their texts cut."""
+    """Return the fields of a report: at most `AT_MOST` of these results, with their texts cut."""
     counts = [result["result"] for result in results]
     kept = [_cut(result) for result in results[:AT_MOST]]
     if len(results) > AT_MOST:
@@ -101,16 +101,16 @@ def report_fields(results: Sequence[JSON]) -> JSON:
 
 
 def _cut(result: JSON) -> JSON:
-    """Return the result with each text cut to `RESULT_TEXT_AT_MOST`."""
+    """Cut each text of the result to `RESULT_TEXT_AT_MOST`."""
     result["message"] = result["message"][:RESULT_TEXT_AT_MOST]
     result["properties"] = {key: text[:RESULT_TEXT_AT_MOST] for key, text in result["properties"].items()}
     return result
 
 
 async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces: Iterable[str]) -> tuple[int, int]:
-    """Apply the reports, and delete our own that no longer apply. Return how many were applied and deleted.
+    """Apply the reports, and delete outdated reports of an audit. Return the numbers of applied and deleted reports.
 
-    Without ``namespaces``, all were judged, and what is in none. Raise CannotJudgeError if reports can't be written.
+    Without ``namespaces``, the reports cover the whole cluster. Raise CannotJudgeError if a request fails.
     """
     wanted = dict(reports_of(report))
     selected = list(namespaces)
@@ -130,7 +130,7 @@ async def write_reports(api: Api, kinds: ReportKinds, report: Report, namespaces
 
 
 async def apply_as(name: str, api: Api, served: ServedResource, namespace: str, fields: Mapping[str, Any]) -> None:
-    """Apply an object of this name with these fields. The field manager has the same name. Raise ApiError."""
+    """Apply an object with this name and these fields, as the field manager of the same name. Raise ApiError."""
     body = {
         "apiVersion": served.api_version,
         "kind": served.resource.kind,
@@ -142,7 +142,7 @@ async def apply_as(name: str, api: Api, served: ServedResource, namespace: str, 
 
 
 async def _own_reports(api: Api, served: ServedResource, namespace: str) -> AsyncIterator[JSON]:
-    """Yield the metadata of reports that an audit has applied, not of others with the same name."""
+    """Yield the metadata of the reports that an audit applied; skip other reports with the same name."""
     selector = ",".join(f"{key}={value}" for key, value in labels_of(NAME).items())
     listing = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
     async for page in listing:
@@ -154,7 +154,7 @@ async def _own_reports(api: Api, served: ServedResource, namespace: str) -> Asyn
 
 
 async def _delete(api: Api, served: ServedResource, metadata: JSON) -> None:
-    """Delete a report, unless another one has taken its place, or it is gone already."""
+    """Delete a report, unless it was replaced or is already deleted."""
     path = f"{served.path_in(metadata.get('namespace', ''))}/{NAME}"
     try:
         await api.write("DELETE", path, {"preconditions": {"uid": metadata["uid"]}}, PAGE_SECONDS)

@@ -1,4 +1,4 @@
-"""Judge what exists in a live cluster: read gently, page by page, and never Secrets and ConfigMaps."""
+"""Evaluate the objects of a live cluster. Read them slowly, page by page; never read Secrets and ConfigMaps."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ if TYPE_CHECKING:
     from webhook.offline.report import ObjectReport
 
 PAGE_SECONDS: Final = 30.0
-"""Seconds for each answer: a page of 500 Pods is some MB, and an API server under load takes its time."""
+"""The timeout of a response in seconds. A page of 500 Pods is several MB, and an overloaded API server is slow."""
 
 _APART: Final = 0.05
-"""Seconds between the starts of two requests: 20 a second, less than half of what kubectl allows itself."""
+"""Seconds between the starts of two requests: 20 a second, less than half of kubectl's limit."""
 
 _PAUSES: Final = (1.0, 2.0, 4.0)
-"""Seconds before each retry; after the last one the failure is final."""
+"""Seconds before each retry. After the last one, the request fails."""
 
 _PASSING: Final = frozenset({0, 429, 500, 502, 503, 504})
-"""No answer, or one that another try may better."""
+"""Status codes to retry; 0 means no response."""
 
 _NEVER: Final = frozenset({("", "secrets"), ("", "configmaps")})
-"""Never read, whatever a policy matches: to list them is to read their contents."""
+"""Resources that audit never reads, even if a policy matches them: listing them returns their contents."""
 
 _FIRST: Final = (("", "pods"), ("apps", "replicasets"), ("batch", "jobs"))
-"""Pods tell which workloads run where, and these two belong to others: they are read before their owners."""
+"""Resources to read before the others: Pods show where workloads run, and the owners of these two come later."""
 
 PODS: Final = ("", "pods")
 _RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Reader:
-    """A slow reader of an API server: one request at a time, with retries of failures that pass."""
+    """A rate-limited reader of an API server: sends one request at a time, and retries transient failures."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._last = 0.0
 
     async def fetch(self, path: str, accept: str = JSON_TYPE) -> bytes:
-        """Return the body of the response to a GET. Raise ApiError."""
+        """Return the body of a GET response. Raise ApiError."""
         pauses = iter(_PAUSES)
         while True:
             await asyncio.sleep(max(0.0, self._last + _APART - monotonic()))
@@ -82,7 +82,7 @@ class Reader:
             await asyncio.sleep(pause)
 
     async def objects(self, listed: Listed, namespaces: Iterable[str]) -> AsyncIterator[list[msgspec.Raw]]:
-        """Yield the objects of a resource, a page at a time; without namespaces everywhere. Raise ApiError."""
+        """Yield the objects of a resource, one page at a time. Without namespaces, read all. Raise ApiError."""
         served = listed.served
         accept = METADATA_LIST if listed.metadata_only else JSON_TYPE
         query = {"fieldSelector": _RUNNING} if listed.key == PODS else {}
@@ -96,7 +96,7 @@ class Reader:
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource whose objects, or the pod templates in them, are judged, maybe by their metadata only."""
+    """A resource to list, as whole objects or as metadata only. ``workload``: policies evaluate its pod templates."""
 
     served: ServedResource
     workload: bool
@@ -104,12 +104,12 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return API group and plural."""
+        """Return the API group and the plural."""
         return self.served.resource.group, self.served.resource.plural
 
 
 def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_scoped: bool) -> list[Listed]:
-    """Return the resources that a policy judges when an object is created, in the order in which they are read."""
+    """Return the resources that a policy evaluates on CREATE, in reading order."""
     order = {key: number for number, key in enumerate(_FIRST)}
     resources: list[Listed] = []
     pools = {(reader.group, reader.resource) for provider in index.providers.values() for reader in provider.readers}
@@ -132,10 +132,10 @@ _NAMESPACES: Final = ("", "namespaces")
 
 
 async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
-    """Judge every object of the cluster that a policy looks at, as if it were created now.
+    """Evaluate every object of the cluster that a policy matches, as if it were created now.
 
-    Without ``namespaces``, objects of all are judged, and those in none. Raise ApiError if there is no answer, or the
-    credentials are refused, and CannotJudgeError if a namespace is not there.
+    Without ``namespaces``, evaluate all namespaces and the cluster-scoped objects. Raise ApiError if the API server
+    doesn't respond or rejects the credentials, and CannotJudgeError if a namespace doesn't exist.
     """
     reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
     view = reading.view
@@ -155,7 +155,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
                 forbidden[resource.key] = error
             else:
                 failures.append(f"{resource.served} can't be read: {error}")
-    # Reading the cluster has reported the failures of node pools, too.
+    # read_cluster reports the failures of node pools, too.
     texts = dict.fromkeys([*failures, *refusals(forbidden)])
     audited.problems += [Problem(api.url, 0, 0, "", text) for text in texts]
     audited.forbidden = list(forbidden)
@@ -182,15 +182,15 @@ class _PodHead(_Head):
 
 
 class Audited:
-    """The result of an audit, collected a page at a time.
+    """The result of an audit, collected one page at a time.
 
     Attributes:
-        judged: the number of objects that were judged.
-        objects: those with findings.
+        judged: the number of evaluated objects.
+        objects: the objects with findings.
         on_spot: the workloads on spot Nodes.
-        problems: what could not be read or judged.
-        forbidden: API group and plural of what may not be listed.
-        served: what the API server serves.
+        problems: the resources and objects that can't be read or evaluated.
+        forbidden: the API group and plural of each resource that the credentials can't list.
+        served: the resources that the API server serves.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Audited:
         self.served = served
 
     def take(self, listed: Listed, raws: Iterable[msgspec.Raw]) -> None:
-        """Judge one page of objects."""
+        """Evaluate one page of objects."""
         judged = [pair for raw in raws if (pair := self._take(listed, raw)) is not None]
         self.judged += len(judged)
         self.problems += [judgement.problem for _, judgement in judged if judgement.problem is not None]
@@ -218,7 +218,7 @@ class Audited:
         self.objects += [report for report in reports if report.results]
 
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
-        """Judge an object. Return None if it is being deleted, the platform's, or judged with what owns it."""
+        """Evaluate an object. Return None if it is terminating, a system namespace, or evaluated with its owner."""
         is_pod = listed.key == PODS
         head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
         resource, metadata = listed.served.resource, head.metadata
@@ -238,7 +238,7 @@ class Audited:
         if listed.key == _NAMESPACES:
             labels = manifest.value["metadata"].get("labels") or {}
             for provider in self._bundle.providers.values():
-                for label in provider.system_namespaces.labels:  # the platform sets them on users' namespaces, too
+                for label in provider.system_namespaces.labels:  # providers set them on users' namespaces, too
                     labels.pop(label.key, None)
         judgement = self._judge.judge(manifest)
         self.on_spot.take_object(identity, manifest, judgement.findings)
@@ -246,7 +246,7 @@ class Audited:
 
 
 def _as_new(listed: Listed, metadata: _Metadata, raw: msgspec.Raw) -> Manifest:
-    """Return the object as it would be created now: without what the cluster made of it."""
+    """Return the object as a user would create it now: without status, managedFields, and nodeName."""
     kind = listed.served.resource.kind
     value: dict[str, Any] = {**msgspec.json.decode(raw), "apiVersion": listed.served.api_version, "kind": kind}
     value.pop("status", None)

@@ -1,4 +1,4 @@
-"""Judge the certificates of an installation, as its Secret and its webhook configurations have them."""
+"""Check the certificates of an installation: in its Secret and its webhook configurations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from webhook.cluster.installation import CaBundles, Secret
 
 READ_SECONDS: Final = 10.0
-"""Seconds for each answer of the API server."""
+"""The timeout of each response of the API server, in seconds."""
 
 _NO_CA: Final = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A certificate or a caBundle, its problem, if any, and the fix.
+    """A certificate or a caBundle, with its problem, if any, and the fix.
 
     Attributes:
-        expires: when it, or the last certificate of a caBundle, expires, UTC; None: it can't be read.
+        expires: when the certificate, or the last certificate of the caBundle, expires, in UTC; None if unreadable.
     """
 
     what: str
@@ -46,10 +46,10 @@ class Certificates:
     """The certificates of an installation.
 
     Attributes:
-        secret: the Secret with the certificate that replicas serve; ``names`` are the DNS names that it is for.
-        self_managed: spotgate signs and renews certificates itself.
-        replicas: whether they serve a certificate of the Secret's CA, by their names. Only replicas that manage
-            certificates say so.
+        secret: the Secret with the certificate that replicas serve; ``names`` are its DNS names.
+        self_managed: whether spotgate signs and renews the certificates.
+        replicas: for each replica, whether it serves a certificate of the Secret's CA. Only replicas that manage
+            certificates report this.
     """
 
     secret: Secret
@@ -60,7 +60,7 @@ class Certificates:
 
 
 async def read_certificates(api: Api, namespace: str, name: str, *, now: datetime) -> Certificates:
-    """Read the certificates. Raise ApiError if the API server does not give them."""
+    """Read the certificates. Raise ApiError if the API server refuses."""
     secret = await read_secret(api, namespace, name, READ_SECONDS)
     bundles = await read_ca_bundles(api, READ_SECONDS)
     try:
@@ -85,7 +85,7 @@ def _names(leaf: bytes) -> tuple[str, ...]:
 
 
 def judge(certificates: Certificates, *, now: datetime) -> Iterator[Item]:
-    """Yield each certificate and caBundle, with its problem. `now` is timezone-aware."""
+    """Yield each certificate, replica, and caBundle, with its problem. `now` is timezone-aware."""
     data = certificates.secret.data
     if not certificates.secret.resource_version:
         fix = "replicas with --tls-secret create it: see their log; for another Secret, use `spotgate certs --secret`"
@@ -116,7 +116,7 @@ def judge(certificates: Certificates, *, now: datetime) -> Iterator[Item]:
 
 
 def judge_trust(leaf: bytes, configurations: Sequence[CaBundles], *, now: datetime) -> Iterator[Item]:
-    """Yield each caBundle, with why it does not verify the served certificate; `leaf` is empty if there is none."""
+    """Yield each caBundle, and why it doesn't verify the served certificate. Without a certificate, `leaf` is empty."""
     for configuration in configurations:
         for webhook, bundle in configuration.by_webhook.items():
             what, end = f"caBundle of {webhook}", end_of_trust(bundle)

@@ -1,4 +1,4 @@
-"""Show, check and rotate the certificates of an installation: ``spotgate certs``."""
+"""Show, check, and rotate the certificates of an installation: ``spotgate certs``."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ exit codes:
 """
 
 _PAUSE: Final = 1.0
-"""Seconds between two looks at what a rotation has reached."""
+"""Seconds between two checks of a rotation's progress."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument("action", choices=("show", "check", "rotate"), help="what to do")
     add_connection(parser)
     parser.add_argument(
@@ -66,7 +66,7 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CertsOptions(Connection):
-    """The flags, parsed."""
+    """The parsed flags."""
 
     action: str
     secret: tuple[str, str]
@@ -76,7 +76,7 @@ class CertsOptions(Connection):
 
 
 def run(namespace: Namespace) -> int:
-    """Do what is asked for."""
+    """Run the requested action."""
     options = options_of(CertsOptions, namespace)
     act = _rotate if options.action == "rotate" else _show
     return run_on_cluster("certs", options, lambda api: act(api, options))
@@ -98,7 +98,7 @@ async def _show(api: Api, options: CertsOptions) -> int:
 
 
 def _ending(item: Item, now: datetime, days: int) -> Item:
-    """Return the item, with a problem if it expires within so many days."""
+    """Return the item, with a problem if it expires within this number of days."""
     if item.problem or item.expires is None or item.expires - now > timedelta(days=days):
         return item
     problem = f"it expires in {max((item.expires - now).days, 0)} days"
@@ -119,7 +119,7 @@ def _lines(items: Sequence[Item], now: datetime) -> Iterator[Line]:
 
 
 async def _rotate(api: Api, options: CertsOptions) -> int:
-    """Store a new CA and a certificate of it. The replicas do the rest."""
+    """Store a new CA and a certificate that it signed, and wait until the replicas serve it."""
     from certs.rotation import issue
     from webhook.cluster.installation import write_secret
     from webhook.commands.certs.certificates import READ_SECONDS, read_certificates

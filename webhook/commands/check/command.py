@@ -1,4 +1,4 @@
-"""Judge manifests before they reach a cluster: ``spotgate check``."""
+"""Evaluate manifests before they reach a cluster: ``spotgate check``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ pod template. All objects count as one cluster. check writes nothing.
 """
 
 EPILOG: Final = """\
-what is unknown:
+missing facts:
   Findings that need more facts are `indeterminate`, and name the flag to pass. If the files and
   --state contain node pools, but not all, use --partial. Old objects of UPDATEs come from --state.
 
-what is defaulted:
+defaults:
   Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing.
 
-what is skipped:
+skipped files:
   In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
   Helm templates. Everywhere: kustomizations, their patches, and policy files.
 
@@ -52,7 +52,7 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     add_output(parser)
     add_operation(parser)
     add_inputs(parser)
@@ -60,7 +60,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Judge the manifests and report the findings."""
+    """Evaluate the manifests and report the findings."""
     options = judging_options(namespace)
     outputs = outputs_of(namespace.output)
     judged = judge_each(options, object_reports, trace=any(format_named(name).timelines for name, _ in outputs))

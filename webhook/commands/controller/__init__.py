@@ -1,1 +1,1 @@
-"""``spotgate controller``."""
+"""The command `spotgate controller`."""

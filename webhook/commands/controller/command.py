@@ -1,4 +1,4 @@
-"""Keep on-demand floors: ``spotgate controller``."""
+"""Maintain on-demand floors: ``spotgate controller``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Keep the on-demand floor of Deployments and ReplicaSets.
+Maintain the on-demand floor of Deployments and ReplicaSets.
 
 The webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor. One
 leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
@@ -28,15 +28,15 @@ examples:
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
 
 exit codes:
-  0  a signal or changed policies ended it
+  0  stopped by a signal or a policy change
   2  policies, credentials, or the address can't be used
 """
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("--in-cluster", action="store_true", help="the cluster in which this runs, as its Pod")
-    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the cluster that this file names")
+    """Add the flags to the parser."""
+    parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig file of the cluster")
     add_policies(parser)
     add_cluster(parser)
     add_namespace(parser, "the namespace of the Lease")
@@ -44,7 +44,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Run until a signal ends it."""
+    """Run the controller until a signal or a policy change stops it."""
     options = options_of(ControllerOptions, namespace)
     if options.in_cluster == (options.kubeconfig is not None):
         raise CannotJudgeError("spotgate controller: error: give either --in-cluster or --kubeconfig")

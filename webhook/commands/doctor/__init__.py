@@ -1,1 +1,1 @@
-"""Check a live installation, a module a group of checks. None of them writes."""
+"""Check a live installation. Each module has one group of checks. No check writes."""

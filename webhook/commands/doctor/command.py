@@ -39,14 +39,14 @@ _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": 
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     add_connection(parser)
     add_namespace(parser, "where spotgate runs")
     add_table_or_json(parser)
 
 
 def run(namespace: Namespace) -> int:
-    """Print the results of all checks."""
+    """Run all checks and print the results."""
     from webhook.commands.doctor.examine import examine
 
     connection = options_of(Connection, namespace)

@@ -1,4 +1,4 @@
-"""Check that the webhook configurations are there, as rendered from the policies, and which webhooks run after."""
+"""Check that the webhook configurations exist and match the policies, and list the webhooks that run later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REMOVE_COPY: Final = "remove it if you don't mean to: a copy of an old version 
 
 
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Compare both configurations with what this version renders from the policies of the Deployment."""
+    """Compare both stored configurations with those that this version renders from the Deployment's policies."""
     stored = {kind: await read(installed.api, f"{_PATH}/{kind.lower()}s/{CONFIGURATION}") for kind in CONFIGURATIONS}
     bundle = installed.bundle
     yield installed.loaded
@@ -51,7 +51,7 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
 
 
 def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
-    """Return in words the last writer of a field."""
+    """Describe the last writer of a field."""
     key = f'k:{{"name":"{webhook}"}}'
     owners = [
         entry for entry in managed if f"f:{field}" in entry.get("fieldsV1", {}).get("f:webhooks", {}).get(key, {})
@@ -61,9 +61,9 @@ def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
 
 
 async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> AsyncIterator[Diagnosis]:
-    """Report the mutating webhooks after ours; `placed`: whether a probe kept what ours changed, None if unknown."""
+    """Report the mutating webhooks after spotgate. `placed`: whether a probe kept its changes, None if unknown."""
     listed = await read(installed.api, f"{_PATH}/mutatingwebhookconfigurations")
-    # The API server sorts configurations by name, and asks ours once more if a later one has changed the object.
+    # The API server sorts configurations by name, and calls spotgate again if a later webhook changes the object.
     later = [
         f"{configuration['metadata']['name']}/{webhook['name']}"
         for configuration in listed["items"]
@@ -81,5 +81,5 @@ async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> 
 
 
 def _about_pods(rule: JSON) -> bool:
-    asked = {"apiGroups": {"", "*"}, "resources": {"pods", "*", "*/*"}, "operations": {"CREATE", "*"}}
-    return all(not values.isdisjoint(rule.get(member, ())) for member, values in asked.items())
+    wanted = {"apiGroups": {"", "*"}, "resources": {"pods", "*", "*/*"}, "operations": {"CREATE", "*"}}
+    return all(not values.isdisjoint(rule.get(member, ())) for member, values in wanted.items())

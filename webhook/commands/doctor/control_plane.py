@@ -1,4 +1,4 @@
-"""Check clocks, versions, failed calls, and what doctor and spotgate's ServiceAccount may do."""
+"""Check clocks, versions, failed calls, and the permissions of spotgate's ServiceAccount."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from webhook.commands.doctor.installation import Installed
 
 _SKEW: Final = 30.0
-"""Seconds: certificates tolerate an hour, but leases, tokens and break-glass times do not."""
+"""The maximum clock skew in seconds. Certificates tolerate an hour; leases, tokens, and break-glass expiry don't."""
 
 _MATCH_CONDITIONS: Final = (1, 30)
-"""The version in which matchConditions of webhooks became stable: the configurations rely on them."""
+"""The Kubernetes version in which the webhooks' matchConditions, which the configurations use, became stable."""
 
 
 async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Compare the clocks of the API server and of the replicas with this machine's."""
+    """Compare the clocks of the API server and the replicas with the clock of this machine."""
     skews = {replica.name: replica.skew for replica in installed.replicas if replica.version is not None}
     clocks = {"the API server": installed.skew, **skews}
     off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
@@ -40,7 +40,7 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Compare API server and kubelets with what configurations and policies need."""
+    """Check that the API server and the kubelets support the features that configurations and policies use."""
     api_server, kubelet = installed.view.api_server or _MATCH_CONDITIONS, installed.view.oldest_kubelet
     fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
     old = f"{fine} is older than {least}, which made matchConditions stable"
@@ -60,7 +60,7 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 
 async def check_floor(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Look for another writer of deletion costs, where the controller of on-demand floors has assigned Pods."""
+    """Check that no other writer sets deletion costs on the Pods that the controller assigned to on-demand nodes."""
     query = urlencode({"labelSelector": f"{ASSIGNED_LABEL}=on-demand", "limit": PAGE})
     pods = await read(installed.api, f"/api/v1/pods?{query}")
     costs = [pod["metadata"].get("annotations", {}).get(DELETION_COST) for pod in (pods or {"items": ()})["items"]]
@@ -77,7 +77,7 @@ def _text(version: tuple[int, int]) -> str:
 
 
 async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Report the calls of spotgate that failed since the API server started."""
+    """Report the calls to spotgate that failed since the API server started."""
     text, _ = await read_text(installed.api, "/metrics")
     failed: Counter[str] = Counter()
     for labels, value in samples(text, "apiserver_admission_webhook_fail_open_count"):
@@ -111,7 +111,7 @@ class Access(NamedTuple):
 
 
 async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Ask which of the things that spotgate needs its ServiceAccount may not."""
+    """Report the permissions that spotgate needs and its ServiceAccount lacks."""
     if installed.deployment is None:
         return
     spec = installed.deployment["spec"]["template"]["spec"]
@@ -137,7 +137,7 @@ async def check_account(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 
 def _needed(installed: Installed) -> Iterator[Access]:
-    """Yield what is needed for this bundle, in this cluster: groups that it does not serve need no permission."""
+    """Yield the permissions that this bundle needs. API groups that the cluster doesn't serve need none."""
     bundle = installed.bundle
     providers = bundle.providers.values() if bundle else ()
     sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]

@@ -1,4 +1,4 @@
-"""Run all checks of an installation, in the order in which an on-call engineer looks."""
+"""Run all checks of an installation, in the order of an on-call engineer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
     for name, check in checks.items():
         try:
             async for diagnosis in check:
-                diagnoses.append(diagnosis)  # noqa: PERF401 - those before an error count
+                diagnoses.append(diagnosis)  # noqa: PERF401 - keeps the results before an error
         except ApiError as error:
             allow = error.status == HTTPStatus.FORBIDDEN
             fix = f"{'allow it' if allow else 'try again: the API server did not answer this'}; see docs/cli/doctor.md"

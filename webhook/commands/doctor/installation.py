@@ -1,4 +1,4 @@
-"""Read what the checks look at once: Deployment, Pods, policies, and the cluster."""
+"""Read the input of all checks: the Deployment, its Pods, the policies, and the cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of a check in one line, and how to fix the problem, if there is one."""
+    """The result of a check in one line, with the fix for a problem."""
 
     name: str
     state: State
@@ -43,7 +43,7 @@ class Diagnosis:
 
     @classmethod
     def of(cls, name: str, wrong: str, fix: str, fine: str, state: State = "fail") -> Diagnosis:
-        """Return what is wrong and how to fix it, or what is fine if nothing is wrong."""
+        """Return a diagnosis of the problem ``wrong`` with its fix, or of ``fine`` if there is no problem."""
         return cls(name, state, wrong, fix) if wrong else cls(name, "ok", fine)
 
 
@@ -56,7 +56,7 @@ INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
 _NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
-"""What the API server says of an address where nothing is. A NetworkPolicy drops packets: the call times out."""
+"""What the API server reports if nothing listens at an address. A NetworkPolicy drops packets: the call times out."""
 
 _NOTHING_THERE: Final = (
     "nothing listens at that address, or the API server has no route to it, as in a local cluster that only "
@@ -81,10 +81,10 @@ class ServingPod:
     """A replica.
 
     Attributes:
-        waits: why it does not run, as the kubelet or the scheduler says; empty: it runs, or that is unknown.
-        version: what its operators' port says of it; None: that can't be reached, and ``problem`` says why.
+        waits: why the replica does not run, from the kubelet or the scheduler; empty if it runs or this is unknown.
+        version: the response of /version on its operators' port; None if unreachable, with the reason in ``problem``.
         metrics: the lines of its /metrics.
-        skew: seconds that its clock is ahead of this machine's.
+        skew: how many seconds its clock is ahead of this machine's.
     """
 
     name: str
@@ -103,14 +103,14 @@ class Installed:
     """An installation.
 
     Attributes:
-        skew: seconds that the API server's clock is ahead of this machine's.
+        skew: how many seconds the API server's clock is ahead of this machine's.
         groups: the API groups that the API server serves.
-        replicas: Pods of the Deployment that are not stopping.
+        replicas: the Pods of the Deployment that aren't terminating.
         bundle: the policies that the Deployment names; None if they can't be loaded.
-        loaded: the result of loading them.
-        nodes_unread: why Nodes can't be read; empty if they were.
-        secret: namespace and name of the Secret with the certificate; empty if the Deployment names none.
-        self_managed: whether the replicas manage their certificates.
+        loaded: the result of loading the policies.
+        nodes_unread: why the Nodes can't be read; empty if they can.
+        secret: the namespace and name of the Secret with the certificate; empty if the Deployment names none.
+        self_managed: whether the replicas manage the certificates.
     """
 
     api: Api
@@ -128,12 +128,12 @@ class Installed:
 
 
 async def read(api: Api, path: str) -> Any:
-    """Return an object of the API server, or None if there is none. Raise ApiError if it can't be read."""
+    """Return an object from the API server, or None if it doesn't exist. Raise ApiError if it can't be read."""
     return await api.find(path, dict, SECONDS)
 
 
 async def read_text(api: Api, path: str) -> tuple[str, float]:
-    """Return a text, and the seconds that the clock of its server is ahead. Raise ApiError."""
+    """Return a text response, and how many seconds the server's clock is ahead. Raise ApiError."""
     before = time.time()
     async with api.get(path, aiohttp.ClientTimeout(total=SECONDS), "*/*") as response:
         text = await response.text()
@@ -143,8 +143,8 @@ async def read_text(api: Api, path: str) -> tuple[str, float]:
 
 
 def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    """Yield labels and value of each sample of a metric."""
-    # An API server's metrics are 10 MB: only the lines of this metric are parsed.
+    """Yield the labels and value of each sample of a metric."""
+    # An API server's metrics are 10 MB, so parse only the lines of this metric.
     lines = "\n".join(line for line in text.splitlines() if line.startswith(name))
     for family in text_string_to_metric_families(f"{lines}\n"):
         for sample in family.samples:
@@ -153,7 +153,7 @@ def samples(text: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
 
 
 async def read_installation(api: Api, namespace: str) -> Installed:
-    """Read what the checks need. Raise ApiError if the API server does not answer, or refuses all of it."""
+    """Read the input of the checks. Raise ApiError if the API server doesn't respond or refuses every request."""
     _, skew = await read_text(api, "/version")
     listed = await read(api, "/apis") or {"groups": []}
     deployment = await read(api, f"/apis/apps/v1/namespaces/{namespace}/deployments/spotgate")
@@ -194,7 +194,7 @@ def _flag(spec: JSON, flag: str) -> list[str]:
 
 
 async def _read_policies(api: Api, namespace: str, spec: JSON) -> tuple[Bundle | None, Diagnosis]:
-    """Load the policies that the Deployment's Pods name, from the ConfigMaps that they mount."""
+    """Load the policies of the Deployment from the ConfigMaps that its Pods mount."""
     if not spec:
         what = f"there is no Deployment spotgate in namespace {namespace} to name policies"
         return None, Diagnosis("policies", "fail", what, INSTALL)
@@ -251,7 +251,7 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
 
 
 def _waits(spec: JSON, status: JSON, conditions: Mapping[str, JSON]) -> str:
-    """Return why a Pod does not run: what its container waits for, or why no Node takes it."""
+    """Return why a Pod doesn't run: the waiting reason of its container, or the scheduler's message."""
     for container in status.get("containerStatuses", ()):
         if waiting := container.get("state", {}).get("waiting"):
             return f"{waiting.get('reason', 'waiting')}: image {spec['containers'][0]['image']}"

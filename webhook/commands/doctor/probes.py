@@ -1,4 +1,4 @@
-"""Probe the policies: create objects with dryRun=All, and judge the API server's answers. Nothing is stored."""
+"""Probe the policies: create objects with dryRun=All, which stores nothing, and check the API server's responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAMESPACE: Final = "default"
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """An object, by its name, and the pattern in the answer to it which proves that the policy works."""
+    """The name of an object to create, and the pattern in the response that proves that the policy works."""
 
     object: str
     sign: str
@@ -35,7 +35,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class ProbeTable(msgspec.Struct, frozen=True):
-    """The objects by name, and the probes by kind of policy."""
+    """The objects by name, and the probes by policy kind."""
 
     objects: dict[str, JSON]
     probes: dict[str, list[Probe]]
@@ -43,7 +43,7 @@ class ProbeTable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The API server's answer to an object: what it would store and its warnings, or why it refused."""
+    """The API server's response to an object: the resulting object and the warnings, or the error."""
 
     text: str
     refused: bool = False
@@ -51,7 +51,7 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The probes, and the answers to the objects whose API group is served."""
+    """The probes, and the responses to the objects whose API group the cluster serves."""
 
     probes: Mapping[str, list[Probe]]
     answers: Mapping[str, ProbeAnswer]
@@ -59,12 +59,12 @@ class Probed:
 
     @property
     def placed(self) -> bool | None:
-        """Return whether the Pod for spot was placed; None if that is unknown."""
+        """Return whether the spot Pod was placed, or None if unknown."""
         return {"ok": True, "fail": False}.get(_judge("SpotPlacement", self).state) if self.has_spot else None
 
 
 async def send_probes(installed: Installed) -> Probed:
-    """Send the objects; none if there are no policies to probe."""
+    """Send the probe objects. Without loaded policies, send none."""
     documents = installed.bundle.documents if installed.bundle else ()
     reserved = [document.spec for document in documents if document.kind == "ReservedLabels" and document.spec]
     domain = next((spec.domains[0] for spec in reserved if spec.match.resource_rules is None), "spotgate.dev")
@@ -91,7 +91,7 @@ async def _send(installed: Installed, value: JSON) -> ProbeAnswer:
 
 
 async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[Diagnosis]:
-    """Judge the answers for each kind of policy in the bundle."""
+    """Check the response for each policy kind in the bundle."""
     if installed.bundle is None:
         yield Diagnosis("probes", "unknown", installed.loaded.what, "correct the policies")
         return

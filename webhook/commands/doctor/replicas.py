@@ -1,4 +1,4 @@
-"""Check the replicas: how many, where, what each says of itself, and whether its certificate is trusted."""
+"""Check the replicas: their number, Nodes, reported state, and certificates."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from webhook.commands.doctor.installation import Installed, ReplicaVersion
 
 _STALE: Final = 180.0
-"""Seconds of silence, as in the alert: the API server says something of each resource every minute or so."""
+"""The maximum silence in seconds, as in the alert. The API server sends an event or bookmark about every minute."""
 
 _SILENCE: Final = "spotgate_cluster_silence_seconds"
 
 _SOON: Final = timedelta(days=7)
-"""Self-managed certificates and cert-manager's are renewed with at least ten days left."""
+"""Self-managed and cert-manager certificates are renewed at least ten days before they expire."""
 
 _RENEW: Final = "renew it now (docs/certificates.md); the log of replicas with --tls-secret says why they have not"
 
 
 async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Check number, hosts and capacity of the replicas."""
+    """Check the number, hosts, and capacity of the replicas."""
     yield _count(installed)
     nodes = Counter(replica.node for replica in installed.replicas if replica.node)
     if not nodes:
@@ -66,7 +66,7 @@ def _count(installed: Installed) -> Diagnosis:
 
 
 async def check_states(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Check version, policies, reloads and the age of the view of the cluster, from each replica's operators' port."""
+    """Check the version, policies, reloads, and cluster state that each replica reports on its operators' port."""
     for replica in installed.replicas:
         name, version = f"replica {replica.name}", replica.version
         if version is None:
@@ -83,7 +83,7 @@ async def check_states(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 
 def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> Iterator[tuple[str, str]]:
-    """Yield the problems of a replica, each with the fix."""
+    """Yield the problems of a replica, each with its fix."""
     if version.version != __version__:
         yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
     if installed.bundle is not None and version.bundle != installed.bundle.hash:
@@ -101,7 +101,7 @@ def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> It
 
 
 async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
-    """Verify each replica's certificate, or if a replica's can't be read, the Secret's."""
+    """Verify the certificate of each replica, or of the Secret if a replica's can't be read."""
     now = utc_now()
     bundles = await read_ca_bundles(installed.api, SECONDS, newest=False)
     served = {replica.name: replica.version.certificate for replica in installed.replicas if replica.version}
@@ -129,9 +129,9 @@ async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 
 def _diagnose(name: str, items: Iterable[Item], now: datetime, note: str = "") -> Iterator[Diagnosis]:
-    """Yield each problem of certificate and caBundles, or until when they are trusted."""
+    """Yield each problem of the certificate and the caBundles, or their expiry date if there is none."""
     problems = alike((item for item in items if item.problem), lambda item: (item.problem, item.fix))
-    for (problem, fix), wrong in problems.items():  # often all caBundles have the same
+    for (problem, fix), wrong in problems.items():  # often all caBundles have the same problem
         yield Diagnosis(name, "fail", f"{', '.join(item.what for item in wrong)}: {problem}{note}", fix)
     if not problems:
         end = min((item.expires for item in items if item.expires is not None), default=now)

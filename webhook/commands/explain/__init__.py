@@ -1,1 +1,1 @@
-"""Explain why each policy acts on an object, and what a reclaim does to its Pods."""
+"""Explain what each policy does to an object and why, and what a reclaim does to its Pods."""

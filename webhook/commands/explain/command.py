@@ -1,4 +1,4 @@
-"""Show why each policy acts on an object or does not, or what a finding means: ``spotgate explain``."""
+"""Explain what each policy does to an object, or explain a finding: ``spotgate explain``."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ examples:
   %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
 
 exit codes:
-  0  explained, whatever the verdict is
-  2  something can't be read or judged, or, with -o svg, there is no timeline to draw
+  0  explained, with any verdict
+  2  an input can't be read or evaluated, or -o svg has no timeline to draw
 """
 
 FORMATS: Final = ("text", "svg", "html")
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument(
         "-o",
         "--output",
         choices=FORMATS,
         default="text",
-        help="text, svg: the timelines as a picture, html: all of it in one file; default: %(default)s",
+        help="text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s",
     )
     add_operation(parser)
     add_inputs(parser)
@@ -66,7 +66,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Judge with a trace and show it, or show what a finding means."""
+    """Explain the objects, or the finding, policy, or policy kind that the argument names."""
     if named := _named(namespace.paths, namespace.policies):
         show(named)
         return FINE
@@ -82,9 +82,9 @@ def run(namespace: Namespace) -> int:
 
 
 def _named(paths: Sequence[str], policies: Sequence[Path]) -> list[Line]:
-    """Return the text of the finding that is named, or the findings of the policy or kind; none if paths are named.
+    """Return the text of the named finding, or the findings of the named policy or kind. Return none for a path.
 
-    Raise CannotJudgeError if the argument looks like an id, and there is no such finding.
+    Raise CannotJudgeError if the argument looks like a finding id but is unknown.
     """
     word, *others = paths or [""]
     if others or Path(word).exists():
@@ -112,7 +112,7 @@ def _named(paths: Sequence[str], policies: Sequence[Path]) -> list[Line]:
 
 
 def _read_live(options: JudgingOptions, namespace: str) -> JudgingOptions:
-    """Read the object that KIND/NAME names from the cluster, in the place of standard input."""
+    """Read the object KIND/NAME from the cluster, and replace standard input with it."""
     if options.kubeconfig is None or len(options.paths) != 1 or Path(options.paths[0]).exists():
         return options
     kind, slash, name = options.paths[0].partition("/")
@@ -122,7 +122,7 @@ def _read_live(options: JudgingOptions, namespace: str) -> JudgingOptions:
 
     content = read_object(Connection(kubeconfig=options.kubeconfig, context=options.context), kind, name, namespace)
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))
-    # As if it were applied now: nothing of it is new else.
+    # Treat it as a CREATE: as an UPDATE, nothing in it would be new.
     return replace(options, paths=[STDIN], operation=options.operation or "CREATE")
 
 

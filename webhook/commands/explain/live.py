@@ -1,4 +1,4 @@
-"""Read the object that ``explain KIND/NAME --kubeconfig FILE`` names, as the cluster has it."""
+"""Read the object of ``explain KIND/NAME --kubeconfig FILE`` from the cluster."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from webhook.cluster.connection import Connection
 
 _ANSWER: Final = 10.0
-"""Seconds for each answer."""
+"""The timeout of each response, in seconds."""
 
 
 def read_object(connection: Connection, word: str, name: str, namespace: str) -> bytes:
-    """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read, or is not there."""
+    """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read or doesn't exist."""
     return run_on_cluster("explain", connection, partial(_read, word=word, name=name, namespace=namespace))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show(explained: Iterable[Explanation]) -> None:
-    """Print the picture."""
+    """Print the drawing."""
     print(render([drawn for explanation in explained for drawn in titled(explanation)]))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
 
 _INDENT: Final = " " * 12
-"""Indentation by the longest word and a space."""
+"""An indentation as wide as the longest verdict and a space."""
 
 _STYLES: Final = {
     CHANGES: "bold cyan",
@@ -62,7 +62,7 @@ def _object(explained: Explanation) -> Iterator[Line]:
 
 
 def others_of(explained: Explanation) -> str:
-    """Return a sentence that lists the policies for other objects."""
+    """Return a sentence that lists the policies that don't match the object."""
     if not explained.verdicts:
         return "no policy is for this kind of object"
     return f"not for this kind of object: {', '.join(explained.others)}"
@@ -124,23 +124,23 @@ def _timeline(timeline: ReclaimTimeline | NoTimeline) -> Iterator[Line]:
 
 
 def _wrapped(text: str, indent: str, style: str) -> Iterator[Line]:
-    """Wrap prose. A text of several lines, as YAML to copy, keeps its lines."""
+    """Wrap prose. Keep the lines of a text with several, such as YAML to copy."""
     for line in map(printable, text.split("\n")):
         parts = [f"{indent}{line}"] if "\n" in text else _wrap(line, initial_indent=indent, subsequent_indent=indent)
         yield from ([(part, style)] for part in parts)
 
 
 _AXIS: Final = 60
-"""Characters of the time axis: with the names before it, it fits 80 columns."""
+"""The width of the time axis in characters. With the names before it, it fits 80 columns."""
 _NAME: Final = 14
-"""Characters of a lane's name, with the space after it."""
+"""The width of a lane's name in characters, with the space after it."""
 
 _GOES_ON: Final = "»"
-"""The mark after a lane that is not drawn to its end; the time of the end follows."""
+"""The mark of a lane that continues past the axis, followed by its end time."""
 
 
 def timeline_lines(timeline: ReclaimTimeline) -> Iterator[Line]:
-    """Yield the drawing: an axis, the node, each lane, the legend, the events and how it ends."""
+    """Yield the drawing: the axis, the node, the lanes, the legend, the events, and the outcome."""
     scale = _AXIS / timeline.end
     yield [(" " * _NAME + _axis(timeline.end, scale), "dim")]
     yield from _node(timeline, scale)
@@ -173,7 +173,7 @@ def _axis(end: int, scale: float) -> str:
 
 
 def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
-    """Draw the events of the node; those that are too close together move on."""
+    """Draw the events of the node. Move an event right if the previous one overlaps it."""
     line = ""
     for seconds, name in timeline.moments:
         column, mark = round(seconds * scale), f"├{name}"
@@ -184,7 +184,7 @@ def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
 
 
 def _lane(lane: Lane, scale: float, end: int) -> Line:
-    """Draw the spans of a lane, each of at least one character: a sleep of 5 s in seven minutes shows too."""
+    """Draw the spans of a lane with at least one character each, so that a sleep of 5 s in seven minutes is visible."""
     name = printable(lane.name)
     room = _NAME - 3
     name = name if len(name) <= room else f"{name[: room - 1]}…"

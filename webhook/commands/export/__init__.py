@@ -1,1 +1,1 @@
-"""Export policies for Kubernetes: as webhook configurations, and as Kubernetes' own admission policies."""
+"""Export policies for Kubernetes: as webhook configurations, and as native admission policies."""

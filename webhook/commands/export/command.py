@@ -1,4 +1,4 @@
-"""Print policies as Kubernetes' own admission policies: ``spotgate export vap|map``."""
+"""Print policies as Kubernetes admission policies: ``spotgate export vap|map``."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
 
 DESCRIPTION: Final = """\
-Print policies as Kubernetes' own policies with their bindings, which also apply while the webhook
-is down.
+Print policies as Kubernetes admission policies with their bindings, which also apply while the
+webhook is down.
 
 vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
 injections of SpotPlacement and GracefulTermination for the current node pools, as a
@@ -54,11 +54,11 @@ exit codes:
 """
 
 _ANSWER: Final = 10.0
-"""Seconds for each answer of the API server, as `check` has it."""
+"""The timeout of each response of the API server in seconds, as in `check`."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument(
         "what",
         choices=("vap", "map"),
@@ -77,7 +77,7 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions(Connection):
-    """The flags, parsed."""
+    """The parsed flags."""
 
     what: str
     policies: list[Path]
@@ -88,7 +88,7 @@ class ExportOptions(Connection):
 
 
 def run(namespace: Namespace) -> int:
-    """Print the policies that are exported, and say what is left out."""
+    """Print the exported policies, and list what is omitted."""
     options = options_of(ExportOptions, namespace)
     has_state, live = bool(options.state), options.kubeconfig is not None
     if has_state + live != (options.what == "map"):

@@ -1,4 +1,4 @@
-"""Write what the webhook would inject into the manifests: ``spotgate fix``."""
+"""Add the webhook's changes to manifests: ``spotgate fix``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from webhook.offline.session import Judgements
 
 DESCRIPTION: Final = """\
-Write what the webhook would inject into the manifests, so that a repository says what will run.
+Write the webhook's changes to the manifests, so that a repository shows what will run.
 
 fix only adds lines: comments, quotes, order, indentation, and line ends stay. It refuses any other
 change, with the line. For findings, use `spotgate check`.
 """
 
 EPILOG: Final = """\
-what is not rendered:
-  Kustomizations and charts: fix changes their files as they are, and a warning names the folders.
+kustomizations and charts:
+  fix changes their files without rendering them, and names their folders in a warning.
 
-what is refused:
+refused changes:
   A change in a part that a YAML alias or `<<` repeats: write that part out first.
 
 examples:
@@ -45,12 +45,12 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  a file can't be read, judged, or changed (the others are changed), or there is no object
+  2  a file can't be read, evaluated, or changed (the others are changed), or there is no object
 """
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--diff", action="store_true", help="show the changes, and write nothing")
     instead.add_argument("--check", action="store_true", help="exit with 1 if there are changes, and write nothing")
@@ -59,7 +59,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Judge the manifests and write their patches."""
+    """Evaluate the manifests and write the patches to their files."""
     if STDIN in namespace.paths:
         raise CannotJudgeError("error: fix writes files, and standard input is none; save it as a file first")
     options = judging_options(namespace)
@@ -87,7 +87,7 @@ def run(namespace: Namespace) -> int:
 
 
 def _indeterminate(judged: Judgements) -> Iterator[str]:
-    """Yield why it is unknown what would be injected, once for each reason: nothing to write is no answer then."""
+    """Yield each reason why an injection is unknown: without it, an unchanged file looks complete."""
     injecting = {ENGINE, *(policy.name for policy in judged.bundle.index.policies if policy.mutator is not None)}
     unknown = [
         (finding.reason, finding.fix, f"{manifest.file}:{manifest.position_of(parse_field_path(finding.field))[0]}")

@@ -1,4 +1,4 @@
-"""Write patches of objects into their files: comments, quotes, order and line ends stay."""
+"""Write the patches of objects to their files. Keep comments, quotes, order, and line ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MISREAD: Final = (
 
 
 class ProblemError(Exception):
-    """A file that can't be changed, and the reason."""
+    """A file that fix can't change, and the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -37,9 +37,9 @@ class ProblemError(Exception):
 
 
 def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: bool, shows: bool) -> None:
-    """Write the patches of a file's objects into it (``writes``), or print what would be written, maybe as a diff.
+    """Write the patches of a file's objects to it (``writes``), or print the outcome, as a diff with ``shows``.
 
-    Raise ProblemError if the file can't be read, changed in place or written.
+    Raise ProblemError if the file can't be read, changed in place, or written.
     """
     try:
         before = read_file(file)
@@ -55,7 +55,7 @@ def patch_file(file: str, objects: list[tuple[Manifest, Judgement]], *, writes: 
 
 
 def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) -> bytes:
-    """Return the file's content with the patches of its objects. Raise ProblemError if it can't be changed in place."""
+    """Return the file's content with the patches applied. Raise ProblemError if it can't be changed in place."""
     wanted: dict[int, tuple[Document, Any]] = {}
     for manifest, judgement in objects:
         document = manifest.document
@@ -67,7 +67,7 @@ def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
     except DocumentError:
         raise changed_since from None
     text = data.decode("utf-8-sig")
-    ended = text if text.endswith("\n") else f"{text}\n"  # as it was read
+    ended = text if text.endswith("\n") else f"{text}\n"  # read_documents reads it with this line end
     for document, value in reversed(wanted.values()):
         end = document.begin + len(document.source)
         if ended[document.begin : end] != document.source:
@@ -91,7 +91,7 @@ def _patched(data: bytes, file: str, objects: list[tuple[Manifest, Judgement]]) 
 
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-"""A line as Git counts them: `str.splitlines` knows other line ends too."""
+"""A line as Git splits them: `str.splitlines` also splits at other characters."""
 
 
 def unified(file: str, before: str, after: str) -> str:

@@ -1,4 +1,4 @@
-"""Run as a KRM function, which kustomize and kpt call with the objects that they have rendered: ``spotgate fn``."""
+"""Run as a KRM function that kustomize and kpt call with rendered objects: ``spotgate fn``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.offline.options import JudgingOptions
 
 DESCRIPTION: Final = """\
-Judge and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
+Evaluate and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
 
 Reads a ResourceList on standard input, and writes it to standard output with the injected fields
 and the findings as results. Findings also go to standard error. A ConfigMap as functionConfig
@@ -53,12 +53,12 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare no flags: orchestrators pass everything in the ResourceList."""
+    """Add no flags: orchestrators pass the configuration in the ResourceList."""
     del parser
 
 
 def run(_options: Namespace) -> int:
-    """Judge the items and answer with a ResourceList."""
+    """Evaluate the items and write the resulting ResourceList."""
     resources = ResourceList()
     mode, options = _configured(resources.value.get("functionConfig"))
     judged = Session(options).judge(resources.items())
@@ -88,7 +88,7 @@ _FLAGS: Final = {"failOn": "fail-on", "kubernetesVersion": "kubernetes-version"}
 
 
 class _Parser(ArgumentParser):
-    """A parser of the functionConfig's data as flags, which names the field in errors."""
+    """A parser of the functionConfig's data as flags. Its errors name the field."""
 
     def error(self, message: str) -> NoReturn:
         for key, flag in _FLAGS.items():
@@ -97,7 +97,7 @@ class _Parser(ArgumentParser):
 
 
 def _configured(given: object) -> tuple[str, JudgingOptions]:
-    """Return the mode and the options of judging from the functionConfig. Raise CannotJudgeError if it is wrong."""
+    """Return the mode and the options from the functionConfig. Raise CannotJudgeError if it is invalid."""
     parser = _Parser(prog="spotgate fn", add_help=False, allow_abbrev=False)
     add_inputs(parser)
     parser.add_argument("--mode", choices=("both", "mutate", "validate"), default="both")

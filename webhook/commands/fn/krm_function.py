@@ -40,21 +40,21 @@ _LEGACY_ORCHESTRATION: Final = frozenset(
 
 
 class ResourceList:
-    """The ResourceList of standard input: its one document and value. Raise CannotJudgeError if it is none."""
+    """The ResourceList on standard input, with its document and value. Raise CannotJudgeError if it is invalid."""
 
     def __init__(self) -> None:
         self._data = sys.stdin.buffer.read(DOCUMENT_LIMITS.size + 1)
         self.document, self.value = _resource_list(self._data)
 
     def items(self) -> Manifests:
-        """Return the items as objects that can be judged."""
+        """Return the items as manifests."""
         items = read_objects([ManifestFile(STDIN, data=self._data)])
         items.problems += [item.problem((), _NO_OBJECT) for item in items.objects if _is_half_an_object(item)]
         items.objects = [_as_applied(item) for item in items.objects if not _is_half_an_object(item)]
         return items
 
     def answer(self, changed: JSON) -> None:
-        """Write the ResourceList with the changes in its text, so that comments and order stay.
+        """Write the changed ResourceList. Edit its text, so that comments and order stay.
 
         Raise CannotJudgeError if it can't be changed in place.
         """
@@ -88,7 +88,7 @@ class ResourceList:
 
 
 def _resource_list(data: bytes) -> tuple[Document, JSON]:
-    """Return the one document of standard input and its value. Raise CannotJudgeError if it is no ResourceList."""
+    """Return the only document of standard input and its value. Raise CannotJudgeError unless it is a ResourceList."""
     try:
         documents = read_documents(data, STDIN)
     except DocumentError as error:
@@ -111,12 +111,12 @@ def _resource_list(data: bytes) -> tuple[Document, JSON]:
 
 
 def _is_half_an_object(manifest: Manifest) -> bool:
-    """Return whether an item has taken its apiVersion or kind from the ResourceList, as items of a List do."""
+    """Return whether the item lacks apiVersion or kind: like a List item, it inherited them from the ResourceList."""
     return manifest.group == _GROUP or manifest.kind == "Resource"
 
 
 def _as_applied(manifest: Manifest) -> Manifest:
-    """Return the object as the API server gets it: without the annotations that orchestrators remove again."""
+    """Return the object as the API server receives it: without the annotations that orchestrators remove."""
     annotations = manifest.metadata.get("annotations") or {}
     kept = {
         key: text
@@ -129,13 +129,13 @@ def _as_applied(manifest: Manifest) -> Manifest:
 
 
 FunctionResult = tuple[JSON, list[str]]
-"""A result with the members of the specification of KRM functions, and the same in lines for standard error."""
+"""A result as in the KRM function specification, and its lines for standard error."""
 
 JudgedObjects = Iterable[tuple[Manifest, Judgement]]
 
 
 def injections(resources: ResourceList, objects: JudgedObjects, *, injected: bool) -> Iterator[FunctionResult]:
-    """Yield a result for each field that the webhook injects, and whether it has been injected here."""
+    """Yield a result for each field that the webhook injects."""
     what = "injected" if injected else "the webhook would inject"
     for manifest, judgement in objects:
         for operation in judgement.patch:
@@ -145,7 +145,7 @@ def injections(resources: ResourceList, objects: JudgedObjects, *, injected: boo
 
 
 def findings(resources: ResourceList, objects: JudgedObjects, fail_on: Outcome) -> Iterator[FunctionResult]:
-    """Yield a result for each finding. Its severity is ``error`` if its outcome is ``fail_on`` or a worse one."""
+    """Yield a result for each finding. Its severity is ``error`` if its outcome is ``fail_on`` or worse."""
     for manifest, judgement in objects:
         name = "/".join(filter(None, (judgement.namespace, manifest.shown_name)))
         for finding in judgement.findings:
@@ -175,7 +175,7 @@ def failures(resources: ResourceList, problems: Iterable[Problem]) -> Iterator[F
 def _result(
     resources: ResourceList, manifest: Manifest, message: str, severity: str, field: JSON, tags: JSON | None = None
 ) -> JSON:
-    """Return a result about an object, by the names that are written."""
+    """Return a result about an object, identified by its written names."""
     reference = {
         "apiVersion": manifest.api_version,
         "kind": manifest.kind,

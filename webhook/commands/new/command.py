@@ -1,4 +1,4 @@
-"""Print an example of a policy file: ``spotgate new KIND``."""
+"""Print an example policy file: ``spotgate new KIND``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Print an example of a policy file, which loads next to the shipped policies.
+Print an example policy file, which loads next to the shipped policies.
 """
 
 EPILOG: Final = """\
@@ -22,12 +22,12 @@ examples:
 
 exit codes:
   0  printed
-  2  there is no such kind
+  2  the kind is unknown
 """
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(example_files())}")
 
 

@@ -58,7 +58,7 @@ _SECONDS_TO_TRY: Final = 180
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -106,7 +106,7 @@ def _add_cluster(parser: ArgumentParser) -> None:
 
 
 def _add_model(parser: ArgumentParser) -> None:
-    model = parser.add_argument_group("what is simulated")
+    model = parser.add_argument_group("the simulation")
     stops = "what stops the Pods of the lost nodes; default: from the provider's document"
     model.add_argument("--drained-by", choices=get_args(DrainedBy), help=stops)
     come = "add N nodes to the pool, SECONDS after the notice; default: 120; repeatable"
@@ -130,9 +130,9 @@ def _add_programs(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Rehearse and print what happens."""
+    """Rehearse and print the results."""
     options = options_of(RehearseOptions, namespace)
-    # As Ctrl-C, which ends what was started.
+    # Like Ctrl-C: stops the started programs.
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if options.prepare:
         return _prepare(options)

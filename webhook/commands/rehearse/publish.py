@@ -1,6 +1,6 @@
-"""Rehearse the loss of each spot pool, and publish the results in the cluster: a ConfigMap, and a PolicyReport.
+"""Rehearse the loss of each spot pool, and publish the results in the cluster as a ConfigMap and a PolicyReport.
 
-The webhook shows what the ConfigMap says (`webhook.server.rehearsals`). The PolicyReport is for dashboards.
+The webhook shows the contents of the ConfigMap (`webhook.server.rehearsals`). The PolicyReport is for dashboards.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CONFIG_MAPS: Final = ServedResource(
 
 
 def publish(rehearsing: Rehearsals, place: tuple[str, str], snapshot: ClusterSnapshot) -> int:
-    """Rehearse each loss on its own, show the results, publish them in a place, and return the exit code.
+    """Rehearse each loss separately, show the results, publish them, and return the exit code.
 
-    Raise CannotJudgeError if a pool can't be rehearsed: then nothing is published.
+    Raise CannotJudgeError if a pool can't be rehearsed; then publish nothing.
     """
     options = rehearsing.options
     results: list[JSON] = []
@@ -58,13 +58,13 @@ def publish(rehearsing: Rehearsals, place: tuple[str, str], snapshot: ClusterSna
 
 
 def spot_pools(nodes: Iterable[RehearsedNode]) -> list[str]:
-    """Return what `--lose` calls each pool with spot Nodes: its name, or the provider of Nodes that name no pool."""
+    """Return the `--lose` name of each pool with spot Nodes: its name, or the provider if the Nodes name no pool."""
     spot = [(node.pool_name, node.provider) for node in nodes if node.spot]
     return sorted({pool or f"provider:{provider.name}" for pool, provider in spot if provider is not None})
 
 
 def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
-    """Yield a result for each workload that the loss harms."""
+    """Yield a result for each affected workload."""
     for workload in rehearsal.workloads:
         pending, killed = _harm(workload)
         harms = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
@@ -92,7 +92,7 @@ def _result(pool: str, verdict: str, effect: str) -> JSON:
 
 
 def _harm(figures: RehearsalSummary | WorkloadResult) -> tuple[int, int]:
-    """Return how many Pods do not run in the end, and how many are killed early, in the worst run."""
+    """Return the number of Pods that don't run at the end, and of Pods killed early, in the worst run."""
     return int((figures.pending.max or 0) + (figures.missing.max or 0)), int(figures.killed_early.max or 0)
 
 

@@ -1,4 +1,4 @@
-"""Rehearse with the options of the command, on this machine."""
+"""Run rehearsals with the options of the command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rehearsals:
     bundle: Bundle
 
     def read(self, paths: Sequence[str]) -> ClusterSnapshot:
-        """Read the cluster, with these manifests."""
+        """Read the cluster and these manifests."""
         options = self.options
         manifests = read_manifests(paths)
         if manifests.problems:
@@ -47,7 +47,7 @@ class Rehearsals:
         return snapshot_of(source, self.bundle, dict(options.allocatable))
 
     def loss(self, snapshot: ClusterSnapshot, lost: Sequence[str]) -> Loss:
-        """Return the Nodes that are lost, of the values of ``--lose``."""
+        """Return the loss of these values of ``--lose``."""
         return loss_of(lost, snapshot, self.options.drained_by)
 
     def run(
@@ -67,7 +67,7 @@ class Rehearsals:
         return self.run(after, loss, growth_of(after, self.options.provisioning_seconds), runs)
 
     def run_base(self) -> Rehearsal:
-        """Rehearse the manifests of the merge base, by the policies of now."""
+        """Rehearse the manifests of the merge base with the current policies."""
         options = self.options
         with TemporaryDirectory(prefix="spotgate-") as folder:
             try:

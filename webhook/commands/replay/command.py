@@ -1,4 +1,4 @@
-"""Judge recorded reviews by other policies, before those are rolled out: ``spotgate replay``."""
+"""Evaluate recorded reviews with other policies, before you roll those out: ``spotgate replay``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from webhook.commands.replay.replay import AnswerChange
 
 DESCRIPTION: Final = """\
-Judge recorded reviews with other policies, and list changed verdicts and patches.
+Evaluate recorded reviews with other policies, and list changed verdicts and patches.
 
-Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is judged with
-the cluster, the Kubernetes versions, and the time of its recording.
+Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is evaluated
+with the cluster, the Kubernetes versions, and the time of its recording.
 """
 
 EPILOG: Final = """\
@@ -43,13 +43,13 @@ examples:
 exit codes:
   0  no changes
   1  changes
-  2  some reviews can't be judged (the others are), or policies or state are invalid
+  2  some reviews can't be evaluated (the others are), or policies or state are invalid
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The flags, parsed."""
+    """The parsed flags."""
 
     files: list[str]
     policies: list[Path]
@@ -59,13 +59,13 @@ class ReplayOptions:
     output: str
 
     def read(self, paths: Sequence[Path]) -> Policies:
-        """Read policies, and the state of the cluster, if any."""
+        """Read policies, and the cluster's state, if any."""
         bundle = read_policies(paths)
         return Policies(bundle, read_state(self.state, bundle) if self.state else None, self.kubernetes_version)
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
     add_policies(parser)
     recorded = "default: the recorded answers"
@@ -83,7 +83,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Judge the reviews again and print what changes."""
+    """Evaluate the reviews again and print the changes."""
     options = options_of(ReplayOptions, namespace)
     new = options.read(options.policies)
     old = options.read(options.against) if options.against else None

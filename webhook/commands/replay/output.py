@@ -1,4 +1,4 @@
-"""Print the changes that a replay found."""
+"""Print the changes of a replay."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SORTS: Final[dict[str, tuple[str, Callable[[AnswerChange], bool]]]] = {
     "patches": ("with another patch", lambda change: bool(change.new.patch or change.gone.patch)),
 }
 _NAMED: Final = 3
-"""Reviews with the same change that are named; the others are counted."""
+"""How many reviews with the same change are named; the others are counted."""
 
 
 def changes_json(changes: Sequence[AnswerChange], reviews: int, problems: Sequence[Problem]) -> dict[str, Any]:
-    """Return all changes as JSON; ``unreadable`` is left out if it is empty."""
+    """Return all changes as JSON. Omit an empty ``unreadable``."""
     shown = {"changes": [_as_json(change) for change in changes], "summary": _summary(changes, reviews)}
     return shown | ({"unreadable": list(map(problem_members, problems))} if problems else {})
 
@@ -54,13 +54,13 @@ def _as_json(change: AnswerChange) -> dict[str, Any]:
 
 
 def _summary(changes: Sequence[AnswerChange], reviews: int) -> dict[str, int]:
-    """Count the reviews, and the changes of each sort; a change may be of several."""
+    """Count the reviews, and the changes of each sort. A change can have several sorts."""
     sorts = {name: sum(map(applies, changes)) for name, (_, applies) in _SORTS.items()}
     return {"reviews": reviews, "changes": len(changes), **sorts}
 
 
 def change_lines(changes: Sequence[AnswerChange], reviews: int) -> Iterator[Line]:
-    """Yield the changes as lines for people."""
+    """Yield the changes as lines of text."""
     groups = alike(changes, lambda change: (change.phase, change.before, change.after, tuple(_details(change))))
     for (phase, before, after, details), (first, *others) in groups.items():
         place, request = _names(first)

@@ -1,4 +1,4 @@
-"""Judge recorded reviews again by other policies, and compare the answers."""
+"""Evaluate recorded reviews again with other policies, and compare the answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SUFFIXES: Final = (SUFFIX, ".json")
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A review, where it begins, and its answer and context if those were recorded."""
+    """A review with its position, and with its recorded answer and context, if any."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class Review(msgspec.Struct, frozen=True):
 
 
 def read_reviews(paths: Sequence[str]) -> Iterator[Review | Problem]:
-    """Yield the reviews in files, folders, and standard input, in order, and each mistake in its place."""
+    """Yield the reviews in files, folders, and standard input, in order, and a problem for each mistake."""
     for path in paths:
         files = _files(Path(path)) if path != STDIN and Path(path).is_dir() else [path]
         if not files:
@@ -64,7 +64,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _reviews(file: str, data: bytes) -> Iterator[Review | Problem]:
-    """Yield the one review of a file, or the review on each line."""
+    """Yield the single review of a file, or the review on each line."""
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip()]
     if not lines:
         yield Problem(file, 1, 1, "", "is empty; it should hold reviews")
@@ -76,11 +76,11 @@ def _reviews(file: str, data: bytes) -> Iterator[Review | Problem]:
 
 def _review(file: str, line: int, data: bytes) -> Review | Problem:
     try:
-        data.decode()  # the objects in it are not decoded yet
+        data.decode()  # decode_review doesn't decode the objects
         request = decode_review(data)
     except (BadReviewError, UnicodeDecodeError) as error:
         row, column = position_of(data, str(error))
-        row = min(row, data.count(b"\n") + 1)  # a truncated review is wrong after its end
+        row = min(row, data.count(b"\n") + 1)  # the error of a truncated review is after its end
         return Problem(file, line + row - 1, column, "", str(error))
     try:
         members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
@@ -92,19 +92,19 @@ def _review(file: str, line: int, data: bytes) -> Review | Problem:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The findings and the patch in answer to a review."""
+    """The findings and the patch of an answer."""
 
     findings: Sequence[RecordedFinding]
     patch: Sequence[dict[str, Any]]
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict on the request; outcomes that this version does not know are ignored."""
+        """Return the verdict. Outcomes that this version doesn't know are ignored."""
         outcomes = {finding.outcome for finding in self.findings}
         return verdict_of(outcome for outcome in Outcome if str(outcome) in outcomes)
 
     def without(self, other: Answer) -> Answer:
-        """Return the findings and the operations that the other answer lacks."""
+        """Return the findings and the operations that are missing in the other answer."""
         return Answer(
             [finding for finding in self.findings if finding not in other.findings],
             [operation for operation in self.patch if operation not in other.patch],
@@ -112,10 +112,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class AnswerChange(msgspec.Struct, frozen=True):
-    """A review that is answered differently.
+    """A review with a changed answer.
 
     Attributes:
-        new, gone: what only the new or the old answer has.
+        new, gone: the findings and operations that only the new or the old answer has.
     """
 
     review: Review
@@ -127,9 +127,9 @@ class AnswerChange(msgspec.Struct, frozen=True):
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """A bundle, and the cluster that it judges against: without ``view`` as it was recorded.
+    """A bundle, and the cluster to evaluate against. Without ``view``, each review uses its recorded cluster.
 
-    ``version`` is that of Kubernetes if the view has none.
+    ``version`` is the Kubernetes version if the view has none.
     """
 
     bundle: Bundle
@@ -137,20 +137,20 @@ class Policies(msgspec.Struct, frozen=True):
     version: tuple[int, int]
 
     def answer(self, review: Review, phase: Phase) -> Answer:
-        """Return the answer to the review as it is."""
+        """Return the answer to the review."""
         decision = self._decide(review, phase)
         patch = [] if decision.denied else [operation.as_json() for operation in decision.patch]
         return Answer(recorded_findings(decision), patch)
 
     def answer_injected(self, review: Review) -> Answer:
-        """Return the validating webhook's answer after the injections of the mutating webhook of these policies."""
+        """Return the validating answer after the injections of these policies' mutating webhook."""
         if patch := self._decide(review, Phase.MUTATE).patch:
             injected = msgspec.json.encode(apply_all(patch, decode_object(review.request.object)))
             review = replace(review, request=replace(review.request, object=msgspec.Raw(injected)))
         return self.answer(review, Phase.VALIDATE)
 
     def _decide(self, review: Review, phase: Phase) -> Decision:
-        if review.recorded is None:  # no server judged it with what it knew
+        if review.recorded is None:  # no server recorded its cluster
             context = Context(phase=phase, now=utc_now(), offline=True)
             view = self.view or NOTHING_KNOWN
         else:
@@ -160,7 +160,7 @@ class Policies(msgspec.Struct, frozen=True):
 
 
 def changes_of(review: Review, new: Policies, old: Policies | None) -> Iterator[AnswerChange]:
-    """Yield the changes to the new policies: from the old ones, or from the recorded answer if there are none."""
+    """Yield the changes from the old policies, or without them from the recorded answer, to the new policies."""
     if review.recorded is not None:
         phase = review.recorded.spotgate.phase
         if old is not None:
@@ -169,7 +169,7 @@ def changes_of(review: Review, new: Policies, old: Policies | None) -> Iterator[
             before = Answer(review.recorded.spotgate.findings, review.recorded.response.operations)
         after = new.answer(review, phase)
         if after != before and phase is Phase.VALIDATE:
-            # A recorded object has passed the old policies' mutating webhook; now it would pass the new ones'.
+            # The recorded object has the injections of the old policies; add those of the new ones.
             after = new.answer_injected(review)
         yield from _change(review, phase, before, after)
     elif old is not None:

@@ -1,4 +1,4 @@
-"""Answer one AdmissionReview, byte for byte as the server does: ``spotgate review``."""
+"""Answer one AdmissionReview with the server's exact bytes: ``spotgate review``."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument("file", metavar="FILE", help="the AdmissionReview, JSON; - is standard input")
     parser.add_argument(
         "--phase",
         choices=[str(phase) for phase in Phase],
         default=str(Phase.VALIDATE),
-        help="mutate returns patches, validate (the default) findings",
+        help="mutate returns patches, validate (the default) returns findings",
     )
     add_policies(parser)
     has = "node pools, Namespaces, Nodes, PodDisruptionBudgets; files or folders; repeatable"
@@ -64,7 +64,7 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReviewOptions:
-    """The flags, parsed."""
+    """The parsed flags."""
 
     file: str
     phase: str

@@ -1,4 +1,4 @@
-"""Print the JSON Schema of policy files, from the models that read the files: ``spotgate schema``."""
+"""Print the JSON Schema of policy files, generated from the models that parse them: ``spotgate schema``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare no flags."""
+    """Add no flags."""
     del parser
 
 
@@ -48,26 +48,26 @@ def run(options: Namespace) -> int:
 
 
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
-"""The newest dialect that every editor knows."""
+"""The newest dialect that all editors support."""
 
 _DEFINITIONS: Final = "#/definitions/"
 _API_VERSION: Final = {"description": "The version of the policy language.", "const": API_VERSION}
 
 
 class _Generator(GenerateJsonSchema):
-    """Generate schemas without titles, which repeat the fields' names, and which editors show."""
+    """A generator of schemas without titles: titles repeat field names, and editors show them."""
 
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False
 
 
 def spec_models() -> dict[str, type[BaseModel]]:
-    """Return the model of ``spec`` for every kind of document."""
+    """Return the model of ``spec`` for every document kind."""
     return {**document_kinds(), KIND: PolicyTestSpec}
 
 
 def policy_schema() -> dict[str, Any]:
-    """Return one schema for all documents of policy files, and for PolicyTests; ``kind`` selects the part."""
+    """Return a schema for all documents of policy files and for PolicyTests. ``kind`` selects the definition."""
     kinds = spec_models()
     models: list[type[BaseModel]] = [Metadata, *kinds.values()]
     references, generated = models_json_schema(
@@ -100,9 +100,9 @@ def policy_schema() -> dict[str, Any]:
 
 
 def editor_schema() -> dict[str, Any]:
-    """Return `policy_schema` without defaults that are lists or mappings.
+    """Return `policy_schema` without defaults that are lists or maps.
 
-    Editors insert them as text, and YAML reads another: ``- *cache*`` is an alias.
+    Editors insert them as text that YAML parses differently: ``- *cache*`` is an alias.
     """
     schema = policy_schema()
     for definition in schema["definitions"].values():

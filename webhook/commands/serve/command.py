@@ -35,7 +35,7 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     certificate = parser.add_argument_group("certificate (files, a Secret or --self-signed)")
     chain = "the certificate with its intermediates, PEM"
     certificate.add_argument("--tls-cert", metavar="FILE", type=Path, help=chain)
@@ -82,13 +82,13 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def add_address(group: _ActionsContainer, flag: str, what: str, port: int) -> None:
-    """Add the flag of an address to listen on."""
+    """Add a flag for a listen address."""
     text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
     group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
 
 
 def run(namespace: Namespace) -> int:
-    """Serve until a signal ends it."""
+    """Serve until a signal arrives."""
     options = options_of(ServeOptions, namespace)
     files = [options.tls_cert is not None, options.tls_key is not None]
     problem = ""
@@ -107,7 +107,7 @@ def run(namespace: Namespace) -> int:
         problem = "--client-name needs --client-ca"
     if problem:
         raise CannotJudgeError(f"spotgate serve: error: {problem}")
-    # The kernel keeps signals without a handler from process 1 of a container: until the server has one, this is it.
+    # As process 1 of a container, a program without a handler ignores SIGTERM. The server replaces this handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
     return serve(options)
 

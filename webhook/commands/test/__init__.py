@@ -1,1 +1,1 @@
-"""Read tests of policies, run them, compare what comes out with what they expect, and report it."""
+"""Read policy tests, run them, compare the results with the expectations, and report the differences."""

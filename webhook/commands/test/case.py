@@ -1,4 +1,4 @@
-"""Read the request that a case describes, and compare a judgement with what the case expects."""
+"""Build the request of a test case, and compare its judgement with the expectations."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 FAILED: Final = "validation/error"
-"""The id of an expression without a result: the request gets the expected outcome, but not by what the rule says."""
+"""The finding of an expression that fails: the outcome may be the expected one, but not by the rule's decision."""
 
 
 class CannotRunError(Exception):
-    """A case that contradicts itself, or needs a file that can't be read."""
+    """A case that contradicts itself, or needs an unreadable file."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__(*problems)
@@ -44,7 +44,7 @@ class CannotRunError(Exception):
 
 
 class PolicyTestCase:
-    """One case of a PolicyTest, completed by what the document says for all cases."""
+    """One case of a PolicyTest, completed with the document's shared fields."""
 
     def __init__(self, test: PolicyDocument, number: int) -> None:
         self.test = test
@@ -55,17 +55,17 @@ class PolicyTestCase:
         self.spec: CaseSpec = self._shared.filled(self._own)
 
     def at(self, field: str, *path: str | int) -> FieldPath:
-        """Return the path of a field: in the case, or in the document for all cases."""
+        """Return the path of a field: in the case, or in the document's shared fields."""
         shared = field not in self._own.model_fields_set and field in self._shared.model_fields_set
         return ("spec", field, *path) if shared else (*self._path, field, *path)
 
     def cannot_run(self, path: FieldPath, text: str) -> CannotRunError:
-        """Return the error for a mistake at this path."""
+        """Return an error at this path."""
         return CannotRunError(self.test.problem(path, text))
 
     @property
     def operation(self) -> str:
-        """Return the operation of the request. Raise CannotRunError if it does not fit the objects."""
+        """Return the operation of the request. Raise CannotRunError if it contradicts the objects."""
         changes = self._own.old_object is not None
         operation = self.spec.operation or ("UPDATE" if changes else "CREATE")
         if operation == "CREATE" and changes:
@@ -78,9 +78,9 @@ class PolicyTestCase:
         return operation
 
     def subject(self, kinds: ResourceKinds) -> Manifest:
-        """Return the object of the request, or the object that a DELETE deletes.
+        """Return the object of the request. For a DELETE, this is the deleted object.
 
-        Raise CannotRunError if there is none, or it is no object.
+        Raise CannotRunError if it is missing or invalid.
         """
         deleted = self.operation == "DELETE" and self._own.object is None and self._own.old_object is not None
         subject = self._manifest("old_object" if deleted else "object", kinds)
@@ -91,11 +91,11 @@ class PolicyTestCase:
         return subject
 
     def before(self, kinds: ResourceKinds) -> Manifest | None:
-        """Return the object that an UPDATE changes; None for another operation. Raise CannotRunError as `subject`."""
+        """Return the old object of an UPDATE, or None for other operations. Raise CannotRunError like `subject`."""
         return self._manifest("old_object", kinds) if self.operation == "UPDATE" else None
 
     def namespace(self) -> Manifest | None:
-        """Return the Namespace, or None if the case does not give its labels."""
+        """Return the Namespace, or None if the case sets no labels."""
         spec = self.spec.namespace
         if spec is None or spec.labels is None:
             return None
@@ -104,7 +104,7 @@ class PolicyTestCase:
         return Manifest(self.test.document, self.at("namespace"), "v1", "Namespace", value)
 
     def inline_state(self) -> list[Manifest]:
-        """Return the objects that the case writes as state. Raise CannotRunError if one can't be read."""
+        """Return the state's inline objects. Raise CannotRunError if one is invalid."""
         document, objects = self.test.document, self.spec.state.objects if self.spec.state is not None else ()
         paths = (self.at("state", "objects", number) for number in range(len(objects)))
         written = zip(paths, objects, strict=True)
@@ -137,13 +137,13 @@ def _read(manifest: Manifest) -> Manifest:
 
 
 Difference = tuple["FieldPath", str]
-"""The path of an expectation below ``expect``, and how the judgement differs from it."""
+"""The path of an expectation below ``expect``, and the difference."""
 
 
 def differences(
     expected: ExpectSpec, findings: tuple[Finding, ...], before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[Difference]:
-    """Yield the differences from what a case expects; its golden file aside."""
+    """Yield the differences from the expectations of a case, except its golden file."""
     verdict = verdict_of(finding.outcome for finding in findings)
     if verdict is not expected.outcome:
         yield ("outcome",), f"expected {expected.outcome}, got {verdict}"
@@ -169,9 +169,9 @@ def differences(
 
 
 def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str:
-    """Return how the object differs from its golden file; empty if it does not, or the file is written (``update``).
+    """Return how the object differs from its golden file. With ``update``, write the file; empty: no difference.
 
-    Raise OSError if it can't be written, DocumentError if it can't be parsed, ValueError if it is no golden file.
+    Raise OSError if the file can't be written, DocumentError if it can't be parsed, ValueError if it isn't golden.
     """
     documents = read_documents(read_file(file), str(file)) if file.exists() else None
     written = documents[0].value if documents and len(documents) == 1 else None
@@ -192,7 +192,7 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
 
 
 def _differing(expected: object, got: object, path: FieldPath) -> Iterator[Difference]:
-    """Yield the differences between an expected part of an object and the object."""
+    """Yield the differences between an object and its expected part."""
     if isinstance(expected, dict) and isinstance(got, dict):
         for key, value in expected.items():
             if value is None and got.get(key) is not None:
@@ -223,9 +223,9 @@ def _yaml(value: object) -> str:
 
 
 def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, names: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each policy that neither found nor changed anything.
+    """Yield a sentence for each policy that has no findings and no changes.
 
-    Empty ``names`` stand for all policies for this kind of object.
+    Empty ``names`` means all policies for this kind of object.
     """
     trace = judgement.trace
     if trace is None:
@@ -243,7 +243,7 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
             continue
         verdict = verdict_on(policy, steps, manifest, judgement, trace)
         if not verdict.findings and not verdict.additions:
-            # Of a policy that skips or exempts the object the last step says why.
+            # The last step says why a policy skips or exempts the object.
             last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
             pairs = ((reason.where, "; ".join(reason.steps[last])) for reason in verdict.reasons)
             reasons = "; ".join(": ".join(filter(None, pair)) for pair in pairs)

@@ -1,4 +1,4 @@
-"""Run PolicyTests on the engine that judges requests: ``spotgate test``."""
+"""Run PolicyTests on the webhook's engine: ``spotgate test``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Run policy tests: documents of kind PolicyTest in files and folders.
 
-Each case is a request, with the expected answer of the policies. It is defaulted, mutated, and
+Each case is a request with the expected answer of the policies. It is defaulted, mutated, and
 validated as in a cluster.
 """
 
 EPILOG: Final = """\
-which policies:
+policies under test:
   Those of --policies. Without it: the shipped ones and those among the paths. A case that names no
   policies uses those among the paths, if any. Folders called `tests` contain no policies.
 
@@ -44,7 +44,7 @@ exit codes:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="files and folders with PolicyTests")
     default = "repeatable; default: `shipped`, and those in DIR"
     add_policies(parser, default)
@@ -55,7 +55,7 @@ def configure(parser: ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TestOptions:
-    """The flags, parsed."""
+    """The parsed flags."""
 
     paths: list[Path]
     policies: list[Path]

@@ -1,4 +1,4 @@
-"""Report what of the policies tests cover: which act, which leave an object alone, and which parts find something."""
+"""Report the coverage of policy tests: which policies act, which leave objects alone, and which parts have findings."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 _CONDITION: Final = "matchConditions["
-"""The prefix of a step of a trace that names a false condition."""
+"""The prefix of a trace step that names a false condition."""
 
 
 class Reached(msgspec.Struct):
-    """The coverage of one policy by one case.
+    """One case's coverage of one policy.
 
     Attributes:
-        operations: the operations on which the policy judged an object.
-        acted: whether it found or changed something.
-        exemptions: the exemptions that held.
-        parts: parts of the policy with findings, and match conditions that were false.
+        operations: the operations on which the policy evaluated an object.
+        acted: whether the policy has findings or changes.
+        exemptions: the exemptions that applied.
+        parts: the policy parts with findings, and the false match conditions.
         overruled: whether ``breakGlass`` lowered a denial to a warning.
     """
 
@@ -64,7 +64,7 @@ class _WatchedValidator:
 
 
 class Watch:
-    """Policies of a bundle that record their coverage, and their index, for a judge."""
+    """The policies of a bundle, wrapped to record their coverage, and an index of them."""
 
     def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
         self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
@@ -78,7 +78,7 @@ class Watch:
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
-        """Return the coverage of one case, with the trace of its judgement, and start the next one."""
+        """Return the coverage of one case, completed from its trace, and reset it for the next case."""
         taken = {policy.name: _completed(policy, self._reached[policy.name], trace) for policy in self._policies}
         for reached in self._reached.values():
             reached.operations, reached.acted, reached.parts = set(), False, set()
@@ -86,7 +86,7 @@ class Watch:
 
 
 def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -> Reached:
-    """Return what the validator recorded, with what the trace says of the policy."""
+    """Return the recorded coverage, completed from the trace."""
     if trace is None:
         return replace(reached)
     steps = {text for name, _, text in trace.validation.steps if name == policy.name}
@@ -104,7 +104,7 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
 
 
 class Covered(msgspec.Struct, frozen=True):
-    """The number of cases in which a policy acts or leaves an object alone, and phrases for what no case reaches."""
+    """A policy's coverage: the cases in which it acts or leaves an object alone, and phrases for unreached parts."""
 
     policy: str
     kind: str
@@ -116,14 +116,14 @@ class Covered(msgspec.Struct, frozen=True):
 
 
 def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str, ...] | None = None) -> list[Covered]:
-    """Return the coverage of each policy under test that is not off. None: of all."""
+    """Return the coverage of each enabled policy under test. ``tested``: None means all."""
     policies = {policy.name: policy for policy in bundle.policies}
     exempt = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     covered = []
     for document in bundle.documents:
         policy = policies.get(document.name) if document.is_policy else None
         if policy is None or (tested is not None and policy.name not in tested):
-            continue  # it is off, or not under test
+            continue  # it is disabled or not under test
         reached = [case[policy.name] for case in cases if policy.name in case]
         acted = sum(case.acted for case in reached)
         passed = sum(bool(case.operations or case.exemptions) and not case.acted for case in reached)
@@ -138,7 +138,7 @@ def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str,
 
 
 def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> Iterator[str]:
-    """Yield the parts that no case reached, of a policy that acts in some case."""
+    """Yield the parts that no case reached."""
     reached = set().union(*(case.parts for case in cases))
     missed = (part for part in getattr(policy.validator, "parts", ()) if part not in reached)
     yield from (f"no case has a finding of {part}" for part in missed)
@@ -151,9 +151,9 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
 
 
 def _others(policy: Policy, operations: set[str], reported: set[Exemption]) -> Iterator[str]:
-    """Yield operations and exemptions that no case reached.
+    """Yield the operations and exemptions that no case reached.
 
-    A shared exemption is reported once, at the first policy that it names. No case can have CONNECT.
+    A shared exemption is reported once, for the first policy that it names. No case can have CONNECT.
     """
     declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
     for operation in OPERATIONS[:3]:

@@ -1,4 +1,4 @@
-"""Write the results of policy tests: text for people, JUnit and JSON."""
+"""Format the results of policy tests as text, JUnit, and JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEMBERS: Final = ("file", "line", "test", "case", "passed", "mismatches", "prob
 
 
 class PolicyTestReport(Struct, frozen=True):
-    """The results of all cases against these policies, tests that could not be run, and coverage if asked for."""
+    """The results of all cases against these policies, the problems of unreadable tests, and the requested coverage."""
 
     policies: str
     results: list[CaseResult]
@@ -34,14 +34,14 @@ class PolicyTestReport(Struct, frozen=True):
     coverage: list[Covered] | None
 
     def count(self) -> tuple[int, int, int]:
-        """Count the cases that passed, failed, and could not be judged."""
+        """Count the cases that passed, failed, and can't be evaluated."""
         unjudged = sum(bool(result.problems) for result in self.results)
         passed = sum(result.passed for result in self.results)
         return passed, len(self.results) - passed - unjudged, unjudged
 
 
 def show(report: PolicyTestReport) -> None:
-    """Print the report for people: in colour on a terminal that wants it, else plain."""
+    """Print the report as text, in color if the terminal supports it."""
     terminal.show(_lines(report))
 
 
@@ -109,7 +109,7 @@ def _json(report: PolicyTestReport) -> str:
 
 
 def _junit(report: PolicyTestReport) -> str:
-    """Return the report as JUnit XML: a suite for each file, a test case for each case."""
+    """Return the report as JUnit XML: a suite for each file, and a test case for each case."""
     files = alike(report.results, lambda result: result.file)
     suites = [(file, list(map(_junit_case, results))) for file, results in files.items()]
     case = JUnitCase(name="can be read", verdict="error", sort="unreadable", seconds=0)

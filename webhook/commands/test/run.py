@@ -1,4 +1,4 @@
-"""Run policy tests on the engine that ``check`` uses."""
+"""Run policy tests on the engine of ``check``."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a case, and its coverage of each policy.
+    """The result of a case, with its coverage of each policy.
 
     Attributes:
-        problems: why the case could not be run; then nothing else counts.
-        silent: why policies found nothing where that was not expected, each as a sentence.
-        warnings: why a case that passes proves nothing.
+        problems: why the case can't run; then the other fields don't count.
+        silent: for each policy that unexpectedly has no findings, a sentence with the reason.
+        warnings: why a passing case proves nothing.
     """
 
     file: str
@@ -70,14 +70,14 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Return whether the case came out as expected."""
+        """Return whether the case met its expectations."""
         return not self.mismatches and not self.problems
 
 
 def read_tests(paths: Sequence[Path]) -> tuple[list[PolicyDocument], list[Problem], bool]:
-    """Read the PolicyTests in these files and folders, which may hold other documents too.
+    """Read the PolicyTests in these files and folders, which may also contain other documents.
 
-    Return the tests, their problems, and whether the files and folders also hold policies.
+    Return the tests, their problems, and whether the files and folders also contain policies.
     """
     read = read_manifests(paths)
     problems = list(read.problems)
@@ -108,11 +108,11 @@ def read_tests(paths: Sequence[Path]) -> tuple[list[PolicyDocument], list[Proble
 
 @dataclass(slots=True)
 class Runner:
-    """A run of cases. It reads files that several of them need once.
+    """A run of cases, which reads shared files once.
 
     Attributes:
-        tested: the policies that judge a case that names none; None: all.
-        now: the time of cases that name no day.
+        tested: the policies for cases that name none; None means all.
+        now: the time for cases that set no date.
         update: whether to write golden files.
     """
 
@@ -177,7 +177,7 @@ class Runner:
         return replace(result, warnings=(case.test.problem(case.at("expect", "outcome"), text),))
 
     def _watch(self, case: PolicyTestCase) -> Watch:
-        """Return the policies that the case names, or those under test, recording their coverage."""
+        """Return the policies of the case, or those under test, with coverage recording."""
         names = case.spec.policies or self.tested
         known = [policy.name for policy in self.bundle.policies]
         for number, name in enumerate(names or ()):
@@ -189,7 +189,7 @@ class Runner:
         return self._watches[names]
 
     def _state(self, case: PolicyTestCase) -> list[Manifest]:
-        """Return the objects that the cluster has already."""
+        """Return the objects that exist in the cluster."""
         files = case.spec.state.files if case.spec.state is not None else ()
         objects: list[Manifest] = []
         for number, name in enumerate(files):
@@ -217,5 +217,5 @@ class Runner:
 
 
 def _path_of(case: PolicyTestCase, name: str) -> Path:
-    """Return the path of a file that is named relative to the file of the test."""
+    """Return the path of a file, relative to the test's file."""
     return Path(case.test.document.file).parent / name

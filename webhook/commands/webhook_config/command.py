@@ -1,4 +1,4 @@
-"""Print the configurations that have the API server call the webhook: ``spotgate webhook-config``."""
+"""Print the webhook configurations for the API server: ``spotgate webhook-config``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration as YAML.
 
-They select only requests that can concern a policy: render them again when policies or facts
+They select only requests that a policy can match: render them again when policies or provider facts
 change. Pods and workloads have failurePolicy Ignore, node pools Fail.
 """
 
@@ -40,23 +40,23 @@ exit codes:
 
 VERSION: Final = "spotgate.dev/version"
 OWN_POLICIES: Final = "spotgate.dev/own-policies"
-"""The annotations by which the chart finds out that its value `webhooks` does not belong to its value `policies`."""
+"""The annotations by which the chart detects that its value `webhooks` doesn't match its value `policies`."""
 
 _REQUIRED: Final = ("name", "clientConfig", "sideEffects", "admissionReviewVersions")
-"""Required fields of a webhook. Without rules, which are not among them, the API server does not call it."""
+"""The required fields of a webhook. `rules` is optional: without rules, the API server never calls the webhook."""
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the flags."""
+    """Add the flags to the parser."""
     add_policies(parser)
     parser.add_argument(
         "--service-name",
         metavar="NAME",
         type=resource_name,
         default="spotgate",
-        help="of the Service; default: %(default)s",
+        help="the Service's name; default: %(default)s",
     )
-    add_namespace(parser, "where it is")
+    add_namespace(parser, "the Service's namespace")
     parser.add_argument(
         "--ca-file",
         metavar="FILE",
@@ -98,16 +98,16 @@ def run(options: Namespace) -> int:
         if options.ca_only:
             webhooks = configuration["webhooks"]
             configuration["webhooks"] = [{key: webhook[key] for key in _REQUIRED} for webhook in webhooks]
-        else:  # the CA is applied by another field manager, which must not own annotations that change
+        else:  # the CA has another field manager, which must not own annotations that change
             configuration["metadata"]["annotations"] = {VERSION: __version__, OWN_POLICIES: _digest(options.policies)}
     print(dump_documents(rendered, width=LONG_LINE, short_in_brackets=True), end="")
     return FINE
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """Return a SHA-256 of all policy files but the shipped ones, as the chart computes it from its value `policies`.
+    """Return a SHA-256 of all policy files except the shipped ones, as the chart computes it from `policies`.
 
-    Neither names nor folders count: it is that of the sorted sums of the files.
+    It is the hash of the files' sorted hashes: names and folders don't count.
     """
     own = policy_files([path for path in paths if path != SHIPPED])
     sums = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in own)
@@ -115,7 +115,7 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def _ca_bundle(file: Path) -> str:
-    """Return the certificates of a PEM file, without anything else that may be in it."""
+    """Return the certificates of a PEM file, without its other contents."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 

@@ -1,1 +1,1 @@
-"""Export policies as ValidatingAdmissionPolicies, which hold while the webhook is down."""
+"""Export policies as ValidatingAdmissionPolicies, which also apply while the webhook is down."""

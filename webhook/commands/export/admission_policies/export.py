@@ -1,6 +1,6 @@
-"""Export policies as ValidatingAdmissionPolicies, which hold while the webhook is down.
+"""Export policies as ValidatingAdmissionPolicies, which also apply while the webhook is down.
 
-They deny nothing that spotgate admits. They admit what Kubernetes can't express of a policy.
+The exported policies deny nothing that spotgate admits. They omit the rules that Kubernetes can't express.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_CONTROLLERS: Final = (
 
 
 def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
-    """Yield one part if the policy has ``breakGlass``. Groups that other policies name may write it, too."""
+    """Yield one part if the policy has ``breakGlass``. The groups of all policies can write the annotation."""
     if not exported.policy.break_glass:
         return
     exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
@@ -58,11 +58,11 @@ _PARTS: Final[Mapping[str, Callable[[ExportedPolicy], Iterator[Part]]]] = {
     "ReservedLabels": labels.parts,
     "Validation": validation.parts,
 }
-"""The kinds that can be exported; `PolicyKind.not_exported` says why others can't."""
+"""The policy kinds that can be exported. `PolicyKind.not_exported` has the reason for the others."""
 
 
 def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
-    """Return the policies with their bindings, and what is left out of them, and why."""
+    """Return the exported policies with their bindings, and a problem for each omission."""
     printed: list[JSON] = []
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, today):
@@ -83,7 +83,7 @@ def export(bundle: Bundle, today: date) -> tuple[list[JSON], list[Problem]]:
                 name = f"{policy.name}.{part.name}.spotgate.dev"
                 printed += policy_and_binding("ValidatingAdmissionPolicy", name, spec, binding)
         else:
-            exported.left_out = []  # nor are its exemptions
+            exported.left_out = []  # the exemptions aren't exported either
             exported.leave_out((), f"not exported: {policy.kind.not_exported}")
         left_out += exported.left_out
     return printed, left_out

@@ -1,4 +1,4 @@
-"""Export `ReservedLabels`: a policy for each set of places where resources have labels."""
+"""Export `ReservedLabels`: one policy for each set of label fields."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _OWN_LABELS: Final = "metadata.labels"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """The field of a map of labels, and the reserved keys that are allowed in it."""
+    """A field with labels, and the reserved keys that it allows."""
 
     field: str
     allowed: tuple[str, ...]
 
 
 _Groups = dict[tuple[int, tuple[_Place, ...]], list[tuple[str, ResourceRule]]]
-"""Sort and places -> the resources that have labels there, each with its rule."""
+"""(sort, places) -> the resources with labels there, each with its rule."""
 
 _OBJECTS, _NAMESPACES, _TEMPLATES = range(3)
-"""The sorts of parts: for the own labels of objects, for those of Namespaces, and for those of pod templates."""
+"""The sorts of parts: labels of objects, of Namespaces, and of pod templates."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
-    """Yield parts for the own labels of objects, then for those of pod templates."""
+    """Yield parts for the labels of objects, then for those of pod templates."""
     exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
     groups: _Groups = {}
     for rule in exported.policy.rules:
@@ -69,7 +69,7 @@ def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: s
         exported.leave_out(("match", "resourceRules"), why)
         return
     readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))
-    if not operations or (readers is not None and readers.any.listed_in is not None):  # no API server has the latter
+    if not operations or (readers is not None and readers.any.listed_in is not None):  # not served by an API server
         return
     sort = _NAMESPACES if (group, resource) == ("", "namespaces") else _OBJECTS
     name = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))
@@ -78,7 +78,7 @@ def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: s
 
 
 def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Place]:
-    """Yield the places where objects of a resource have labels, without their pod templates."""
+    """Yield the places where objects of a resource have labels, except pod templates."""
     index = exported.bundle.index
     allowed = _allowed(exported, resource)
     yield _Place(_OWN_LABELS, allowed)
@@ -97,7 +97,7 @@ def _places(exported: ExportedPolicy, group: str, resource: str) -> Iterator[_Pl
 
 
 def _allowed(exported: ExportedPolicy, resource: str) -> tuple[str, ...]:
-    """Return the globs of keys that are allowed on a resource."""
+    """Return the globs of the keys that a resource allows."""
     allowed = cast("ReservedLabels", exported.policy.validator).allowed
     resource = PODS if resource == "bindings" else resource
     return allowed[resource].patterns if resource in allowed else ()
@@ -129,9 +129,9 @@ def _part(
 
 
 def _reserved(exported: ExportedPolicy, place: _Place, tail: str, *, template: bool) -> str:
-    """Return an expression that is true if the label is reserved, not allowed and not unchanged.
+    """Return an expression that is true if the label is reserved, not allowed, and new or changed.
 
-    The labels of a template also decide whether the policy selects and doesn't exempt it.
+    The labels of a template also decide whether a policy selects or exempts it.
     """
     labels = f"variables.labels{tail}"
     domains = "|".join(map(re.escape, exported.spec.domains))

@@ -1,4 +1,4 @@
-"""Export `match`, `exempt` and `breakGlass` as constraints and conditions of Kubernetes."""
+"""Export `match`, `exempt`, and `breakGlass` as constraints and conditions of Kubernetes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _USER: Final = "request.userInfo.username"
 _HAS_ITS_OBJECT: Final = f"request.?subResource.orValue('') in {literal(sorted(SAME_OBJECT))}"
 WRITES: Final = ("CREATE", "UPDATE")
 OWN: Final = "spotgate.dev/"
-"""The prefix of the names of spotgate's conditions."""
+"""The name prefix of spotgate's conditions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Part:
     """A part of a policy that becomes one ValidatingAdmissionPolicy.
 
     Attributes:
-        name: the suffix of its name: ``pods``, ``templates.deployments.apps``.
-        conditions: its own conditions, before those of every policy; name -> expression.
-        template_labels: the labels of the pod template that it judges; empty: it judges the object itself. None: its
-            expressions deal with label selectors.
-        guards_namespaces: whether it judges Namespaces, also those with the labels of a provider's own.
+        name: the name suffix, such as ``pods`` or ``templates.deployments.apps``.
+        conditions: conditions of this part, before those of every policy; name -> expression.
+        template_labels: the labels of the evaluated pod template. Empty: the part evaluates the object. None: its
+            expressions evaluate label selectors.
+        guards_namespaces: whether it evaluates Namespaces, including those with a provider's system labels.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Part:
 
 
 class ExportedPolicy:
-    """A policy that is exported, what Kubernetes can't express of it, and the exemptions that hold today."""
+    """A policy to export, with the fields that Kubernetes can't express, and today's exemptions."""
 
     def __init__(self, bundle: Bundle, policy: Policy, document: PolicyDocument, today: date) -> None:
         self.bundle = bundle
@@ -74,12 +74,12 @@ class ExportedPolicy:
         self.exempt = [spec for spec in self._entries(today) if spec.expires is None or spec.expires >= today]
 
     def leave_out(self, path: tuple[str | int, ...], why: str) -> None:
-        """Record that a field of ``spec`` is left out, and why; () is the whole ``spec``."""
+        """Record that a field of ``spec`` is omitted, and why. () is the whole ``spec``."""
         problem = self.document.problem(("spec", *path) if path else (), why)
         self.left_out.append(replace(problem, text=f"{self.policy.name}: {why}"))
 
     def _entries(self, today: date) -> Iterator[ExemptSpec]:
-        """Yield all exemptions. One that ends holds until the next export, so as not to deny what spotgate admits."""
+        """Yield all exemptions. One with an expiry date applies until the next export: it must not expire too early."""
         shared = [document for document in self.bundle.documents if document.kind == EXEMPTION]
         for document, path, spec in (
             *((self.document, ("spec", "exempt", number), spec) for number, spec in enumerate(self.spec.exempt)),
@@ -92,7 +92,7 @@ class ExportedPolicy:
             yield spec
 
     def leave_out_matches(self) -> None:
-        """Record parts of `match` that are exported in a narrower form: system namespaces, and versions."""
+        """Record the parts of `match` that are exported in a narrower form: system namespaces and versions."""
         if any("*" not in rule.api_versions for rule in self.policy.rules):
             self.leave_out(
                 ("match", "resourceRules"), "requests in other `apiVersions` are not converted, and admitted"
@@ -103,11 +103,11 @@ class ExportedPolicy:
                 self.leave_out(path, f"{glob} is a system namespace, and left alone")
 
     def constraints(self, part: Part) -> JSON:
-        """Return ``matchConstraints``, without the system namespaces, as in the webhook configurations."""
+        """Return ``matchConstraints`` without the system namespaces, as in the webhook configurations."""
         match = self.spec.match
         namespaces = without_system_namespaces(self.bundle)
         if not part.guards_namespaces:
-            # Of all providers: Kubernetes can't be told which provider is in play.
+            # Exclude those of all providers: Kubernetes doesn't know the cluster's provider.
             labels = (label for cloud in self.bundle.providers.values() for label in cloud.system_namespaces.labels)
             namespaces["matchExpressions"] += [
                 {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(label.value for label in same))}
@@ -118,13 +118,13 @@ class ExportedPolicy:
             expressions = [*own.pop("matchExpressions", []), *namespaces["matchExpressions"]]
             namespaces = {**own, "matchExpressions": expressions}
         constraints: JSON = {
-            # Another policy may get requests in other versions, which the API server must not convert for this one.
+            # Other policies may match other versions; the API server must not convert those requests for this policy.
             "matchPolicy": "Equivalent" if all("*" in rule.api_versions for rule in part.rules) else "Exact",
             "resourceRules": [_as_rule(rule) for rule in _merged(part.rules)],
             "namespaceSelector": namespaces,
         }
         if self.policy.exclude:
-            # Of all versions, as with `Equivalent`, which is not always the policy.
+            # Exclude all versions, as with `Equivalent`, because `matchPolicy` may be `Exact`.
             excluded = [replace(rule, api_versions=("*",)) for rule in self.policy.exclude]
             constraints["excludeResourceRules"] = [_as_rule(rule) for rule in excluded]
         if match.object_selector is not None and part.template_labels == "":
@@ -132,7 +132,7 @@ class ExportedPolicy:
         return constraints
 
     def conditions(self, part: Part) -> dict[str, str]:
-        """Return ``matchConditions``: namespaces, exemptions and break-glass."""
+        """Return ``matchConditions`` for namespaces, exemptions, and break-glass."""
         conditions = chain(self._conditions(part), self._exemptions(part))
         return part.conditions | {f"{OWN}{name}": text for name, text in conditions}
 
@@ -153,7 +153,7 @@ class ExportedPolicy:
         selector = self.spec.match.object_selector
         if selector is not None and part.template_labels:
             yield "object-selector", selects(selector, part.template_labels)
-        if part.validations and self.policy.enforcement is Outcome.DENY:  # which spotgate lowers for some users
+        if part.validations and self.policy.enforcement is Outcome.DENY:  # spotgate lowers denials for these users
             users = NEVER_DENIED if self.policy.controller_denies else NEVER_DENIED | BUILT_IN_CONTROLLERS
             yield "no-controllers", f"!({any_glob_matches(_USER, sorted(users))})"
             if self.policy.break_glass:
@@ -163,7 +163,7 @@ class ExportedPolicy:
 
     def _exemptions(self, part: Part) -> Iterator[tuple[str, str]]:
         labels = LABELS_OF_OBJECT if part.template_labels == "" else part.template_labels
-        # Whether it judges subresources whose object is not that of the resource.
+        # Whether the part evaluates subresources whose object isn't the resource's object.
         others = any(path.partition("/")[2] not in SAME_OBJECT for rule in part.rules for path in rule.resources)
         for number, spec in enumerate(self.exempt, start=1):
             if spec.object_selector is None or labels is not None:
@@ -172,27 +172,27 @@ class ExportedPolicy:
 
 
 def templates_of(workload: Workload) -> tuple[str, ResourceRule]:
-    """Return the name of the part for the pod templates of a workload, and the rule for the workload."""
+    """Return the name of the part for a workload's pod templates, and the rule that matches the workload."""
     rule = ResourceRule(api_groups=(workload.group,), resources=(workload.resource,), operations=WRITES)
     return ".".join(filter(None, ("templates", workload.resource, workload.group))), rule
 
 
 def exported_policies(bundle: Bundle, today: date) -> Iterator[ExportedPolicy]:
-    """Yield the policies by kind and name."""
+    """Yield the policies to export, ordered by kind and name."""
     documents = {document.name: document for document in bundle.documents if document.is_policy}
     for policy in sorted(bundle.policies, key=lambda policy: (policy.kind.name, policy.name)):
         yield ExportedPolicy(bundle, policy, documents[policy.name], today)
 
 
 def exemption(spec: ExemptSpec, labels: str) -> str:
-    """Return an expression that is true if the exemption applies to the request and the labels."""
+    """Return an expression that is true if the exemption applies to the request and these labels."""
     parts = []
     if spec.users:
         parts.append(any_glob_matches(_USER, spec.users))
     if spec.groups:
         parts.append(f"{_GROUPS}.exists(group, {any_glob_matches('group', spec.groups)})")
     if spec.service_accounts:
-        if any(map(is_glob, spec.service_accounts)):  # one of which matches ':' too
+        if any(map(is_glob, spec.service_accounts)):  # a glob also matches ':'
             parts.append(f"{_USER}.split(':').size() == 4")
         parts.append(any_glob_matches(_USER, [f"{SERVICE_ACCOUNT}{account}" for account in spec.service_accounts]))
     if spec.namespaces:
@@ -205,7 +205,7 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
 
 
 def _as_rule(rule: ResourceRule) -> JSON:
-    """Return one of ``resourceRules``, with the API server's defaults: else each apply would change it."""
+    """Return one of ``resourceRules`` with the API server's defaults: otherwise every apply changes it."""
     written: JSON = {
         "apiGroups": list(rule.api_groups),
         "apiVersions": list(rule.api_versions),
@@ -214,7 +214,7 @@ def _as_rule(rule: ResourceRule) -> JSON:
         "scope": rule.scope,
     }
     if rule.resource_names:
-        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes takes none twice
+        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes rejects duplicates
     return written
 
 

@@ -1,4 +1,4 @@
-"""Export `Validation`: a policy for objects, and others for the pod templates of workloads."""
+"""Export `Validation`: one policy for objects, and others for the pod templates of workloads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ON_TEMPLATES: Final = {
     "object": re.compile(r"\s*\.\??\s*(spec\b|metadata\s*\.\??\s*(labels|annotations)\b)"),
     "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
 }
-"""Fields that may follow these names where a pod template stands for a Pod, which has a name, kind and request."""
+"""The fields that an expression can read if a pod template replaces the Pod: a template has no name and no status."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
-    """Yield a part for the objects that the policy matches, then parts for their pod templates."""
+    """Yield a part for the matched objects, then parts for their pod templates."""
     export = _Export(exported)
     for number, condition in enumerate(exported.spec.match_conditions):
         if why_not := export.why_not(condition.expression):
@@ -53,14 +53,14 @@ class _Export:
             self.params += "_"
 
     def why_not(self, expression: str) -> str:
-        """Return why Kubernetes can't evaluate the expression, or a variable that it reads; empty if it can."""
+        """Return why Kubernetes can't evaluate the expression or one of its variables; empty if it can."""
         text = Text(expression)
         if "pools" in text.words:
             return "it asks for the cluster's node pools"
         return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
     def exportable(self) -> Iterator[JSON]:
-        """Yield the validations that need no look-up."""
+        """Yield the validations that need no lookup."""
         for number, validation in enumerate(self.spec.validations):
             if why_not := self.why_not(validation.expression):
                 self.exported.leave_out(("validations", number), f"not exported: {why_not}")
@@ -80,12 +80,12 @@ class _Export:
         given: Mapping[str, str],
         labels: str = "",
     ) -> Part:
-        """Return one part. `given` maps names in the expressions to what replaces them."""
+        """Return one part. `given` maps names in the expressions to their replacements."""
         inside = {**given, "params": f"variables.{self.params}"}
         own_variables = {name: text for name, text in self.variables.items() if not self.foreign[name]}
         variables = {self.params: f"dyn({literal(self.spec.params)})"} if self.spec.params else {}
         variables |= {name: substituted(text, inside) for name, text in own_variables.items()}
-        # Not match conditions of Kubernetes, which can't read variables and the namespace.
+        # Not as matchConditions of Kubernetes, which can't read variables and the namespace.
         conditions = (substituted(condition.expression.strip(), inside) for condition in self.spec.match_conditions)
         guard = " && ".join(f"({text})" for text in conditions)
         return Part(
@@ -97,7 +97,7 @@ class _Export:
         )
 
     def of_templates(self, validations: list[JSON]) -> Iterator[Part]:
-        """Yield parts for the pod templates of built-in workloads. Those of others may lack what every Pod has."""
+        """Yield parts for the pod templates of built-in workloads. Other templates may lack fields of a Pod."""
         expressions = [
             *self.variables.values(),
             *(condition.expression for condition in self.spec.match_conditions),
@@ -120,16 +120,16 @@ class _Export:
             (name, *_), rules = zip(*map(templates_of, workloads), strict=True)
             given = {"object": template, "oldObject": "dyn(null)"}
             part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
-            # One that the request leaves as it is says nothing new.
+            # Skip unchanged templates: they were evaluated before.
             part.conditions[f"{OWN}changed"] = f"has({template}) && (oldObject == null || {template} != {old})"
             yield part
 
 
 def _written(validation: JSON, given: Mapping[str, str], guard: str) -> JSON:
-    """Return a validation with its names replaced, which holds where the guard is false."""
+    """Return a validation with replaced names, which passes if the guard is false."""
     written = {key: substituted(text, given) if "xpression" in key else text for key, text in validation.items()}
     if guard:
-        # Not `||`: one whose guard has no result has none, as a match condition.
+        # Not `||`: if the guard is an error, the validation must be an error, like a match condition.
         written["expression"] = f"{guard} ? ({written['expression']}) : true"
     if written["expression"] != validation["expression"]:
         written.setdefault("message", f"failed expression: {validation['expression']}")

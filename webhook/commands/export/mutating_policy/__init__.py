@@ -1,1 +1,1 @@
-"""Export placement and termination as a MutatingAdmissionPolicy, for the node pools as they are."""
+"""Export placement and termination as a MutatingAdmissionPolicy for the current node pools."""

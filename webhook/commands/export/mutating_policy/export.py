@@ -1,6 +1,6 @@
 """Export SpotPlacement and GracefulTermination as one MutatingAdmissionPolicy with its binding.
 
-A Pod that it changes is the Pod that the webhook would make of it. A Pod whose outcome it can't tell is left alone.
+The policy changes a Pod exactly as the webhook does. It skips Pods whose changes it can't compute.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _POD: Final = ("CREATE", "", "pods")
 
 
 def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem], list[str]]:
-    """Return the policy with its binding, what is left out of the policies, and which Pods are left alone.
+    """Return the policy with its binding, a problem for each omission, and descriptions of the skipped Pods.
 
-    Raise CannotJudgeError if the node pools are unknown, or the policies can't be one.
+    Raise CannotJudgeError if the node pools are unknown, or one policy can't express these policies.
     """
     if context.view.pools is None:
         raise CannotJudgeError(f"error: the node pools are unknown: {context.view.why_unknown} {context.view.remedy}")
@@ -96,7 +96,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
 
 
 def _matching(chosen: dict[str, ExportedPolicy]) -> tuple[JSON, dict[str, str], dict[str, str]]:
-    """Return constraints, the match conditions that all policies have, and the rest of each by its kind."""
+    """Return the constraints, the match conditions that the policies share, and the other conditions by policy kind."""
     parts = {kind: _part(exported.policy) for kind, exported in chosen.items()}
     constraints, *others = (exported.constraints(parts[kind]) for kind, exported in chosen.items())
     if any(other != constraints for other in others):

@@ -1,7 +1,7 @@
 """Write the CEL of a MutatingAdmissionPolicy: recognize a Pod's shape, look up the answer, and apply it.
 
-A JSONPatch, and not an ApplyConfiguration: a Pod's tolerations are an atomic list for server-side apply, which an
-ApplyConfiguration may not change. Everything is one expression, as one mutation sees the changes of those before it.
+The mutation is a JSONPatch: an ApplyConfiguration can't change tolerations, which are an atomic list. It is a single
+expression because a mutation reads the changes of earlier ones.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
 """
@@ -83,7 +83,7 @@ variables.silent || !variables.expressible || variables.answer.size() == 0 ||
     }
   )
 )"""
-"""The mutation, by the variables below."""
+"""The mutation, which reads the variables below."""
 
 
 def variables(
@@ -96,10 +96,10 @@ def variables(
     termination: GracefulTermination | None,
     stopping: str,
 ) -> dict[str, str]:
-    """Return the variables of the policy, each after those that it reads.
+    """Return the variables of the policy. Each one follows the variables that it reads.
 
-    ``answers`` are what becomes of the shapes. ``placing`` and ``stopping`` are expressions: whether the policies match
-    the Pod.
+    ``answers`` has the changes of the shapes. ``placing`` and ``stopping`` are expressions that are true if the
+    policies match the Pod.
     """
     return {
         **_POD,
@@ -120,7 +120,7 @@ def variables(
 
 
 def _expressible(known: list[str], providers: Collection[Provider]) -> str:
-    """Return an expression that is true if nothing of the Pod matters that no shape has, and it is of ordinary size."""
+    """Return an expression that is true if the shapes express the Pod, and it has an ordinary size."""
     devices = [glob for provider in providers for glob in provider.gpu.resources.patterns]
     devices.append(DEVICE_CLASS_RESOURCES)
     schedulers = [glob for provider in providers for glob in provider.hands_off_schedulers.patterns]
@@ -148,7 +148,7 @@ def _expressible(known: list[str], providers: Collection[Provider]) -> str:
 
 
 def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:
-    """Return variables for the grace period, and for the sleep of containers without preStop."""
+    """Return the variables for the grace period, and for the sleep of containers without preStop."""
     before = f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS})"
     of_pod = {"before": before, "hooks": _HAS_HOOK}
     if rule is None:
@@ -170,7 +170,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
     longest += "variables.class.grace"
     over = " : variables.before > variables.budget ? variables.budget" if spec.over_budget == "clamp" else ""
-    # Every kubelet of a cluster that serves these policies has the native sleep.
+    # Every kubelet of a cluster that serves these policies supports the native sleep.
     hook = "dyn({'sleep': {'seconds': variables.sleep}})"
     if spec.method == "exec":
         *command, _ = as_json(exec_sleep(1))["exec"]["command"]

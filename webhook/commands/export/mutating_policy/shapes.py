@@ -1,8 +1,8 @@
-"""Compute the changes of all Pods that differ only in what a table can hold.
+"""Compute the changes of all Pods that differ only in traits that a table can list.
 
-CEL can't look at node pools. But what SpotPlacement and GracefulTermination answer depends, for one state of the
-pools, on a few traits of a Pod. Each combination of them is a shape, of which a sample is put to the rules
-themselves; the policy then only has to recognize the shape of a Pod. A Pod that differs in anything else has no shape.
+CEL can't read node pools. But for one state of the pools, the changes of SpotPlacement and GracefulTermination
+depend on a few traits of a Pod. Each combination of traits is a shape. The rules compute the changes of a sample of
+each shape, and the policy recognizes the shape of a Pod. A Pod with any other trait has no shape.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from webhook.rules.spot_placement.rule import SpotPlacement
 
 _KEEPS: Final = {"": (), "n": ("node-selector",), "t": ("tolerations",), "nt": ("node-selector", "tolerations")}
-"""The parts of placement that a Pod may ask to keep."""
+"""The parts of placement that a Pod can opt out of."""
 
 _SAMPLE: Final = {"metadata": {"name": "sample"}, "spec": {"containers": [{"name": "main", "image": "image"}]}}
 
 SHAPES_AT_MOST: Final = 2_000
-"""Entries of the table, of some 20 characters each: the API server parses no expression of more than 100,000."""
+"""The maximum number of entries, of about 20 characters each: the API server parses at most 100,000 characters."""
 
 ANSWERS_AT_MOST: Final = 80_000
-"""Characters of all answers, of some 1,000 each, for the same reason: those of some 80 spot pools."""
+"""The maximum size of all answers in characters, for the same reason: those of about 80 spot pools."""
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """The answers for the shapes.
+    """The changes of the shapes.
 
     Attributes:
-        table: the number of the answer by the key of each shape that is changed.
-        answers: JSON: ``placements`` by `_KEEPS`, ``budget`` (0: the grace period is left alone) and ``gpu``.
-        left_out: the number of shapes that there was no room for.
+        table: the number of the answer by shape key, for each changed shape.
+        answers: JSON: ``placements`` by `_KEEPS`, ``budget`` (0: keep the grace period), and ``gpu``.
+        left_out: the number of shapes that don't fit.
     """
 
     table: dict[str, int]
@@ -59,7 +59,7 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 def _shapes(traits: Iterable[Trait]) -> Iterator[tuple[str, JSON]]:
-    """Yield key and sample of all shapes, the common ones first: those without an own selector, name and toleration."""
+    """Yield the key and sample of all shapes. Shapes without a selector, a named pool, and a toleration come first."""
     asked, selected, named, requested, tolerated = (trait.samples for trait in traits)
     places = [place for place in product(selected, named) if "" in place]
     for taint, (label, pool) in product(tolerated, places):
@@ -72,7 +72,7 @@ def _shapes(traits: Iterable[Trait]) -> Iterator[tuple[str, JSON]]:
 def answers_of(
     traits: Iterable[Trait], placement: SpotPlacement | None, termination: GracefulTermination | None, context: Context
 ) -> Answers:
-    """Return the answers of the rules for each shape."""
+    """Return the changes that the rules make to each shape."""
     table: dict[str, int] = {}
     numbers: dict[bytes, int] = {}
     answers: list[JSON] = []
@@ -97,7 +97,7 @@ def answers_of(
 def _answer(
     sample: JSON, placement: SpotPlacement | None, termination: GracefulTermination | None, context: Context
 ) -> JSON:
-    """Return the answer for a sample; empty if it is not changed."""
+    """Return the changes of a sample, or an empty answer."""
     placements = {
         name: _placed(sample, keeps, placement, context) if placement else {} for name, keeps in _KEEPS.items()
     }
@@ -108,7 +108,7 @@ def _answer(
 
 
 def _placed(sample: JSON, keeps: Iterable[str], rule: SpotPlacement, context: Context) -> JSON:
-    """Return what SpotPlacement adds: all tolerations that are needed, nodeSelector and node affinity."""
+    """Return the fields that SpotPlacement adds: the required tolerations, nodeSelector, and node affinity."""
     subject = _subject(sample, keeps)
     plan = rule.plan(subject, context)
     target = rule.targeting.target(subject, context.view)
@@ -131,7 +131,7 @@ def _placed(sample: JSON, keeps: Iterable[str], rule: SpotPlacement, context: Co
 
 
 def _budget(sample: JSON, rule: GracefulTermination, context: Context) -> tuple[int, bool]:
-    """Return the seconds that a Pod has to stop, and whether it requests GPUs; 0: it is left alone."""
+    """Return the seconds that a Pod has to stop (0: keep its grace period), and whether it requests GPUs."""
     subject = _subject(sample, ())
     target = rule.targeting.target(subject, context.view)
     if not isinstance(target, Target) or (target.pools is not None and not target.nodes):

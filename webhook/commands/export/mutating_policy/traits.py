@@ -1,4 +1,4 @@
-"""Declare the traits of Pods that answers depend on: each as CEL that recognizes it, and as a part of a sample Pod."""
+"""Declare the Pod traits that decide the changes, each as CEL that recognizes it and as patches of a sample Pod."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 NOT_ASKED: Final = "n"
 _ASKED: Final = {"s": SPOT, "p": SPOT_PREFERRED}
-"""The letter of each capacity that a Pod or its namespace can ask for."""
+"""The letter of each capacity that a Pod or its namespace can request."""
 
 _NO_SHAPE: Final = "x"
-"""A part of a key that is in no table."""
+"""A key part that no table contains."""
 
 _PLATFORMS: Final = ((OS_LABEL, "linux"), (ARCH_LABEL, "amd64"), (ARCH_LABEL, "arm64"))
 _NOT_ZERO: Final = "^[-+0.]*[1-9]"
@@ -36,7 +36,7 @@ _KEY: Final = "each.?key.orValue('')"
 _VALUE: Final = "each.?value.orValue('')"
 _EQUALS: Final = f"({_OPERATOR} == '' || {_OPERATOR} == 'Equal')"
 
-# As `webhook.kube.tolerations` has it: whether `each` covers the wanted toleration, and whether it tolerates the taint.
+# As in `webhook.kube.tolerations`: whether `each` covers the wanted toleration, and whether it tolerates the taint.
 COVERS: Final = (
     f"({_EFFECT} == '' || {_EFFECT} == wanted.effect) && !has(each.tolerationSeconds) && "
     f"({_OPERATOR} == 'Exists' ? ({_KEY} == '' || {_KEY} == wanted.key) : "
@@ -50,11 +50,11 @@ _TOLERATES: Final = (
 
 
 class Trait(NamedTuple):
-    """A trait of Pods.
+    """One trait of Pods.
 
     Attributes:
-        variables: CEL, by name, each after those that it reads. The variable of the trait gives the part of the key.
-        samples: JSON merge patches of a sample Pod, by the part of the key that the Pod has then.
+        variables: CEL by name. Each one follows the variables that it reads. The trait's variable is its key part.
+        samples: JSON merge patches of a sample Pod by key part.
     """
 
     variables: dict[str, str]
@@ -64,10 +64,10 @@ class Trait(NamedTuple):
 def traits_of(
     context: Context, providers: Mapping[str, Provider], named: Iterable[str]
 ) -> tuple[list[Trait], list[str]]:
-    """Return the traits by which Pods differ in a cluster in this state, in the order of the key, and accelerators.
+    """Return the traits that distinguish Pods in this cluster, in the order of the key, and the accelerators.
 
-    The traits are the capacity that a Pod asks for, the only label of its node selector, the pool that it names, the
-    accelerator that it requests, and the taint that it tolerates. ``named`` are providers that policies name.
+    The traits are the requested capacity, the only label of the node selector, the named pool, the requested
+    accelerator, and the tolerated taint. ``named`` lists the providers that policies name.
     """
     supply = supply_of(context.view, providers)
     names = in_play(context.view, providers).union(named) & providers.keys() or set(providers)
@@ -147,12 +147,12 @@ def _tolerated(taints: Iterable[Taint]) -> Trait:
 
 
 def _samples(patches: Iterable[JSON]) -> dict[str, JSON]:
-    """Return the patches by their numbers, after that of a Pod without the trait."""
+    """Return the patches by number, after that of a Pod without the trait."""
     return {"": {}, **{str(number): patch for number, patch in enumerate(patches)}}
 
 
 def _only(numbers: str) -> str:
-    """Return an expression for the only item of a list; empty if there is none; no shape has several."""
+    """Return an expression for the only item of a list: empty for an empty list, and no shape for several items."""
     return f"{numbers}.size() == 0 ? '' : {numbers}.size() > 1 ? {quoted(_NO_SHAPE)} : string({numbers}[0])"
 
 
