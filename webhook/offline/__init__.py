@@ -1,1 +1,1 @@
-"""Judge manifests: read them, choose the cluster that they are judged against, and the project's settings."""
+"""Evaluate manifests: read them, choose the cluster to evaluate them against, and apply the project's settings."""

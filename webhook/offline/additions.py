@@ -1,4 +1,4 @@
-"""Describe for people the fields that a patch adds."""
+"""Describe the fields that a patch adds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Addition(msgspec.Struct, frozen=True):
     """An added field.
 
     Attributes:
-        field: its path; ``spec.tolerations[+]`` is a further item of a list.
-        name: the last member of the path: ``tolerations``.
+        field: the field path; ``spec.tolerations[+]`` appends an item to a list.
+        name: the last field name in the path, such as ``tolerations``.
     """
 
     field: str
@@ -35,9 +35,9 @@ class Addition(msgspec.Struct, frozen=True):
 
 
 def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
-    """Return the addition that an operation of a JSONPatch makes.
+    """Return the addition of a JSONPatch operation.
 
-    ``depth`` is the number of steps from the document to the object, as in a List; they are left out.
+    ``depth`` is the number of steps from the document to the object, such as in a List. Omit these steps.
     """
     path = parse_pointer(operation["path"])[depth:]
     name = next((step for step in reversed(path) if isinstance(step, str) and step != _END), "")
@@ -45,16 +45,16 @@ def addition_of(operation: Mapping[str, Any], depth: int = 0) -> Addition:
 
 
 def field_at(path: FieldPath) -> str:
-    """Return the field of a JSON pointer's path; ``spec.tolerations[+]`` is a further item of a list."""
+    """Return the field of a JSON pointer's path. ``spec.tolerations[+]`` appends an item to a list."""
     return field_path(path).replace(f'["{_END}"]', "[+]")
 
 
 def as_yaml(value: object) -> str:
-    """Return a value as YAML, in block style."""
+    """Format a value as YAML in block style."""
     return dump(value, width=_WIDTH)
 
 
 def as_field(field: str, value: object) -> str:
-    """Return a field and its value as YAML."""
+    """Format a field and its value as YAML."""
     shown = as_yaml(value)
     return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"

@@ -1,4 +1,4 @@
-"""Find the objects that a branch changes, adds and removes, compared with the commit in Git that it comes from."""
+"""Find the objects that a branch changes, adds, and removes since its base commit in Git."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
 
 
 class Changes:
-    """The changes of the working tree since its branch left another one. Files that Git does not know are new.
+    """The changes of the working tree since its branch left another one. Untracked files are new.
 
     Attributes:
-        old: the objects that were in files that have changed since.
+        old: the previous objects of changed files.
 
-    Raise CannotJudgeError if Git can't tell.
+    Raise CannotJudgeError if Git fails.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Changes:
         self._texts = {_text(manifest) for manifest in self.old}
 
     def _read_old(self, ref: str) -> list[Manifest]:
-        """Return the objects that were in files that have changed since."""
+        """Return the previous objects of changed files."""
         sources = {
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
         }
         for read in chain.from_iterable(self._rendered.values()):
-            sources.pop(self._path(read), None)  # the objects in it have other names where they are rendered
+            sources.pop(self._path(read), None)  # rendering renames these objects
         patches = patches_of(self._base.read(filter(is_kustomization, self._base.files))) if sources else frozenset()
         contents = self._base.read(sorted(sources.keys() - patches))
         manifests = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
@@ -70,13 +70,13 @@ class Changes:
         return manifests.objects
 
     def touches(self, manifest: Manifest) -> bool:
-        """Return whether the document, or the item of a list, has been changed or added, and not only moved."""
+        """Return whether the document or list item is new or changed. A moved one is neither."""
         if isinstance(manifest.document, Rendered):
             return not self.is_unchanged(manifest)
         return not self.is_unchanged(manifest) and _text(manifest) not in self._texts
 
     def removed_everywhere(self, removed: Iterable[Manifest]) -> list[Manifest]:
-        """Return the removed objects that no other file of the repository has now, and warn of the others."""
+        """Return the removed objects that are in no other file of the repository. Warn about the moved ones."""
         manifests = self._read(list(self._elsewhere()))
         places = {written_identity(manifest): f"{manifest.file}:{manifest.line}" for manifest in manifests.objects}
         deleted = []
@@ -89,7 +89,7 @@ class Changes:
         return deleted
 
     def _elsewhere(self) -> Iterator[ManifestFile]:
-        """Yield changed and added files of the repository that are outside of the paths."""
+        """Yield changed and added files of the repository that are outside the paths."""
         root = self._base.root
         for path in sorted({*self._base.changed, *self._base.new()}):
             file = root / path
@@ -97,7 +97,7 @@ class Changes:
                 yield ManifestFile(os.path.relpath(file), in_folder=True)
 
     def is_unchanged(self, manifest: Manifest) -> bool:
-        """Return whether the base commit has the file as the working tree has it, or all files that were rendered."""
+        """Return whether the file, or every file that the rendering read, is the same as in the base commit."""
         document = manifest.document
         files = self._rendered[document.command] if isinstance(document, Rendered) else (manifest.file,)
         return bool(files) and all(map(self._is_unchanged, files))
@@ -109,11 +109,11 @@ class Changes:
         return self._unchanged[file]
 
     def _path(self, file: str) -> str:
-        """Return the path of a file from the root of the repository, with ``..`` if it is elsewhere."""
+        """Return the path of a file relative to the repository root. It starts with ``..`` if the file is outside."""
         return Path(os.path.relpath(os.path.realpath(file), self._base.root)).as_posix()
 
     def _source(self, path: str) -> ManifestFile | None:
-        """Return the file as it would be found below the paths, or None if it is not below them."""
+        """Return the file as a search of the paths would find it, or None if it is not below them."""
         for top, top_path in self._tops:
             if path == top_path:
                 return ManifestFile(str(top))
@@ -126,7 +126,7 @@ class Changes:
         return None
 
     def _is_wanted(self, path: str, file: Path, top: Path) -> bool:
-        """Return whether the file would be read if ``top`` were given."""
+        """Return whether a search of ``top`` would read the file."""
         folders = list(file.parents)[: len(file.relative_to(top).parts) - 1]
         return (
             is_wanted_file(file, top, self._ignored)
@@ -136,7 +136,7 @@ class Changes:
 
 
 def _text(manifest: Manifest) -> str:
-    """Return the text of a document, or of an item. Git may keep other line ends than the working tree has."""
+    """Return the text of a document or list item. Git may store other line ends than the working tree."""
     if manifest.path:
         return json.dumps(manifest.value)
     return manifest.document.source.replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""Run programs that render a stranger's files: without network, plugins or settings of the user, and within limits."""
+"""Run programs that render untrusted files: without network, plugins, or user settings, and within limits."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import Final
 
 SECONDS: Final = 30
-"""Limit for one folder or chart. The largest public ones take some seconds."""
+"""The time limit for one folder or chart. The largest public ones take several seconds."""
 
 OUTPUT_AT_MOST: Final = 64 * 1024 * 1024
-"""Bytes that a program prints: as many as a file of manifests may have."""
+"""The maximum output of a program in bytes: the maximum size of a manifest file."""
 
 _LIMITED: Final = f'ulimit -t 120 && ulimit -d {1024 * 1024} && ulimit -f {OUTPUT_AT_MOST // 512} && exec "$@"'
-"""120 s of CPU, for a program that outlives a killed spotgate; 1 GiB of memory, in KiB; files as large as the output,
-in blocks. Go reserves more addresses: these are free."""
+"""120 s of CPU, in case the program outlives a killed spotgate; 1 GiB of memory, in KiB; files as large as the output,
+in blocks. Go reserves more address space, which isn't limited."""
 
 _ERRORS_AT_MOST: Final = 2000
-"""Bytes of a program's errors that are shown."""
+"""The maximum number of bytes of a program's errors to show."""
 
 _CLOSED: Final = "http://127.0.0.1:1"
-"""A proxy that isn't there."""
+"""A proxy address where nothing listens."""
 
 
 class FailureError(Exception):
-    """A program that rendered no manifests, and the reason."""
+    """A program failure: it rendered no manifests, for this reason."""
 
 
 def run_limited(command: list[str], *, folder: str, home: str, seconds: float, env: dict[str, str] | None) -> bytes:
-    """Return what a program prints. Raise FailureError if it fails, or reaches a limit. ``home`` is for this call."""
+    """Return the output of a program. Raise FailureError if it fails or reaches a limit. ``home`` is a fresh folder."""
     output, errors = Path(home, "out"), Path(home, "err")
     with output.open("wb") as out, errors.open("wb") as err:
-        process = subprocess.Popen(  # noqa: S603 - the shell interprets nothing of the command
+        process = subprocess.Popen(  # noqa: S603 - the shell doesn't interpret the command
             ["/bin/sh", "-c", _LIMITED, "sh", *command],
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -54,14 +54,14 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
         raise FailureError(f"it prints more than {OUTPUT_AT_MOST} bytes")
     if code != 0:
         text = errors.read_bytes()[:_ERRORS_AT_MOST].decode(errors="backslashreplace").strip()
-        if "fatal error: " in text:  # Go prints this, and the stack of every thread, where memory ends
+        if "fatal error: " in text:  # Go prints this before every thread's stack when it runs out of memory
             text = "it ran out of memory: its limit is 1 GiB"
         raise FailureError(text or f"its exit code is {code}")
     return output.read_bytes()
 
 
 def environment(home: str) -> dict[str, str]:
-    """Return all variables of a stranger's program. It finds no other program, and its settings only in ``home``."""
+    """Return all variables for an untrusted program. It finds no other programs, and settings only in ``home``."""
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _CLOSED)
     homes = (f"{tool}_{purpose}_HOME" for tool in ("XDG", "HELM") for purpose in ("CACHE", "CONFIG", "DATA"))
     plugins = {"PATH": f"{home}/bin", "HELM_PLUGINS": f"{home}/plugins", "KUBECONFIG": os.devnull}

@@ -1,6 +1,6 @@
-"""Explain a judgement from its trace: why each policy did or did not act on an object.
+"""Explain a judgement from its trace: why each policy did or didn't act on an object.
 
-Of a node pool: its properties as the provider's reader sees them, and their fields.
+For a node pool, also explain the properties that the provider's reader finds, with their fields.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it co
 
 
 class PoolFact(msgspec.Struct, frozen=True):
-    """One property of a pool, and the fields that it comes from, or that are missing."""
+    """One property of a pool, with its source fields or the missing ones."""
 
     name: str
     value: str
@@ -129,7 +129,7 @@ VERBS: Final = {
     Outcome.AUDIT: "records",
     Outcome.INDETERMINATE: "can't tell",
 }
-"""What a policy does, by the highest outcome of its findings."""
+"""The word for a policy's verdict, by the highest outcome of its findings."""
 
 CHANGES: Final = "changes"
 PASSES: Final = "passes"
@@ -141,25 +141,25 @@ OFF: Final = "off"
 ITSELF: Final = "the object itself"
 
 _LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
-"""How the last step of a policy begins that is not for the object, exempts it, or leaves it to another policy."""
+"""The prefixes of a policy's last step if it doesn't match the object, exempts it, or is overridden."""
 
 _NOT_EXEMPT: Final = "not exempt by "
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """The trace steps of a policy on the object, on the pod template at a field path, or (empty) on all alike."""
+    """The trace steps of a policy. ``where``: the field path of a pod template, the object itself, or empty for all."""
 
     where: str
     steps: tuple[str, ...]
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy's verdict, and the reasons for it.
+    """One policy's verdict, with its reasons.
 
     Attributes:
         word: one of `VERBS`, `CHANGES`, `PASSES`, `SKIPS`, `EXEMPTS`, `OVERRIDDEN`, `OFF`.
-        enforcement: deny, warn or audit; empty for the engine itself.
-        replaces: it replaces a shipped policy.
+        enforcement: deny, warn, or audit; empty for the engine.
+        replaces: whether it replaces a shipped policy.
     """
 
     policy: str
@@ -173,7 +173,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """Return the kind, the enforcement, and that it replaces a shipped policy."""
+        """Describe the kind, the enforcement, and whether it replaces a shipped policy."""
         enforcement = f"enforcement: {self.enforcement}" if self.enforcement else ""
         replaces = "replaces the shipped policy" if self.replaces else ""
         return ", ".join(filter(None, (self.kind, enforcement, replaces)))
@@ -183,11 +183,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The explanation of one object.
 
     Attributes:
-        file, line: where the object begins.
-        notes: the engine's own reasons, which hold for all policies.
-        verdicts: the policies that are for this kind of object; those that judged it come first, in their order.
-        others: names of the other policies.
-        pool: how the object is read, if it is a node pool.
+        file, line: the position of the object.
+        notes: the engine's reasons, which apply to all policies.
+        verdicts: the policies for this kind of object, in order; those that evaluated it come first.
+        others: the names of the other policies.
+        pool: the properties of the object, if it is a node pool.
         timelines: the timeline of each Pod or pod template.
     """
 
@@ -203,7 +203,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explanations(judged: Judgements) -> Iterator[Explanation]:
-    """Yield the explanation of each object that could be judged."""
+    """Yield the explanation of each evaluated object."""
     for manifest, judgement in judged.objects:
         if judgement.problem is None:
             yield _explanation(manifest, judgement, judged)
@@ -263,7 +263,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
 def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the trace steps by policy and place.
 
-    Of a policy with steps in both phases those of the first: in the second it sees its own changes.
+    If a policy has steps in both phases, return those of mutation: validation sees the policy's changes.
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
@@ -281,7 +281,7 @@ def verdict_on(
     judgement: Judgement,
     trace: PhaseDecisions,
 ) -> PolicyVerdict:
-    """Return what a policy did that is for such objects, or for pod templates in them."""
+    """Return the verdict of a policy that matches this kind of object or its pod templates."""
     findings = tuple(finding for finding in judgement.findings if finding.policy == policy.name)
     reasons = _reasons({where: texts for (name, where), texts in steps.items() if name == policy.name}, steps, findings)
     additions = tuple(
@@ -291,7 +291,7 @@ def verdict_on(
     )
     word = _word(reasons, findings, additions)
     if word == PASSES and not reasons and any(not name for name, _ in steps):
-        word = SKIPS  # for the engine's reasons, which appear once
+        word = SKIPS  # because of the engine's reasons, which are shown once
     return PolicyVerdict(
         policy=policy.name,
         kind=policy.kind.name,
@@ -304,7 +304,7 @@ def verdict_on(
 
 
 def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
-    """Yield the steps without exemptions that do not apply, which do not matter if nothing is found."""
+    """Yield the steps without the exemptions that didn't apply: without findings, they don't matter."""
     for reason in reasons:
         if steps := tuple(step for step in reason.steps if not step.startswith(_NOT_EXEMPT)):
             yield Reason(reason.where, steps)
@@ -313,7 +313,7 @@ def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
 def _reasons(
     own_steps: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
 ) -> tuple[Reason, ...]:
-    """Return the steps of a policy, with their places if they differ between places."""
+    """Return the steps of a policy, with their places if the steps differ by place."""
     templates = {where for _, where in steps if where}
     alike = len(set(own_steps.values())) == 1
     if not templates or (alike and not findings and (templates <= own_steps.keys() or "" in own_steps)):

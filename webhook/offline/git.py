@@ -1,4 +1,4 @@
-"""Ask Git for the base commit of a branch, its files, and the changes since then."""
+"""Read a branch's base commit, its files, and the changes since then from Git."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _SECONDS: Final = 60
-"""Limit of one Git command. The slowest, a diff of a large repository, takes some seconds from a cold disk."""
+"""The time limit of a Git command. The slowest, a diff of a large repository, takes seconds from a cold disk."""
 
 _OF_THE_CALLER: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
-"""Variables that hooks set, relative to another folder than the one that Git is called in here."""
+"""Variables that Git hooks set, relative to another folder than the command's."""
 
 _FILES: Final = frozenset({"100644", "100755"})
-"""Git's modes of files; others are of links and submodules."""
+"""Git's modes of regular files, as opposed to links and submodules."""
 
 
 class Base(msgspec.Struct, frozen=True):
-    """The last commit that HEAD and another have in common, and the working tree since then.
+    """The merge base of HEAD and another commit, and the working tree's changes since then.
 
     Attributes:
-        files: path from the root -> id of the content. Neither links nor submodules.
-        changed: paths of these files that the working tree has changed or removed.
+        files: path from the root -> object id. Excludes links and submodules.
+        changed: the paths of these files that the working tree changes or removes.
     """
 
     root: Path
@@ -40,7 +40,7 @@ class Base(msgspec.Struct, frozen=True):
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the path and the content of these files in the commit.
 
-        Raise CannotJudgeError if Git does not have the content.
+        Raise CannotJudgeError if Git doesn't have the content.
         """
         wanted = list(paths)
         ids = "".join(f"{self.files[path]}\n" for path in wanted)
@@ -51,14 +51,14 @@ class Base(msgspec.Struct, frozen=True):
             match data[start:content].split():
                 case _, b"blob", size:
                     end = content + int(size)
-                case _:  # a partial clone that can't fetch them now
+                case _:  # a partial clone can't fetch it
                     text = f"error: Git has no content of {path} at {self.commit[:12]}; `git fetch` it first"
                     raise CannotJudgeError(text)
             yield path, data[content:end]
             start = end + 1
 
     def new(self) -> Iterator[str]:
-        """Yield paths of files that Git neither knows nor ignores."""
+        """Yield the paths of files that are neither tracked nor ignored."""
         listed = _git(self.root, "ls-files", "-z", "--others", "--exclude-standard")
         yield from filter(None, listed.decode(errors="surrogateescape").split("\0"))
 
@@ -66,7 +66,7 @@ class Base(msgspec.Struct, frozen=True):
 def base_of(flag: str, ref: str, folder: Path) -> Base:
     """Return the merge base of HEAD and another branch.
 
-    Raise CannotJudgeError if there is no Git, no repository, no such commit, or none in common.
+    Raise CannotJudgeError without Git, a repository, the commit, or a common ancestor.
     """
     try:
         root = Path(_text(folder, "rev-parse", "--show-toplevel"))
@@ -102,14 +102,14 @@ def _text(folder: Path, *arguments: str) -> str:
 
 
 def _git(folder: Path, *arguments: str, data: bytes = b"") -> bytes:
-    """Run Git, and return what it prints.
+    """Run Git and return its output.
 
     Raises:
-        GitError: its exit code is not 0.
-        CannotJudgeError: it is not installed, or takes too long.
+        GitError: if its exit code is not 0.
+        CannotJudgeError: if it is not installed or too slow.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
-    # Nothing is asked of anybody, and no file of the repository is touched.
+    # Never prompt, and never write to the repository.
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     command = ["git", "-C", str(folder), *arguments]
     try:

@@ -1,4 +1,4 @@
-"""Read what is judged: manifests in files and folders, on standard input, or rendered by kustomize and Helm."""
+"""Read the manifests to evaluate: files, folders, standard input, and the output of kustomize and Helm."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 class Inputs:
-    """The manifests that the flags name.
+    """The manifests of the flags.
 
     Attributes:
         sources: files and rendered documents.
-        problems: what can't be found, read or rendered.
-        not_rendered: kustomizations and charts that are deliberately not rendered.
-        skipped: number of files that are Helm templates.
+        problems: inputs that can't be found, read, or rendered.
+        not_rendered: kustomizations and charts that stay unrendered on purpose.
+        skipped: the number of skipped Helm templates.
 
-    Raise CannotJudgeError if Git can't tell what has changed.
+    Raise CannotJudgeError if Git fails.
     """
 
     def __init__(self, options: JudgingOptions, providers: Collection[Provider]) -> None:
@@ -70,7 +70,7 @@ class Inputs:
         self._base = self._changes("--against", options.against, ignored)
 
     def _render(self, manifest_files: ManifestFiles) -> None:
-        """Render what the flags name, and what was found in folders, whose files are then left out."""
+        """Render the folders that the flags name or the search found, and omit the files that they read."""
         options = self._options
         flags = (*((folder, False) for folder in options.kustomize), *((folder, True) for folder in options.helm))
         named = {os.path.realpath(folder): (folder, is_chart) for folder, is_chart in flags}
@@ -109,7 +109,7 @@ class Inputs:
         return replace(manifests, objects=with_listed_pools(manifests.objects, self._providers))
 
     def read(self, sources: Iterable[ManifestFile]) -> Manifests:
-        """Read some sources."""
+        """Read these sources."""
         manifests = self._read(sources)
         in_folders = {escaped_name(source.file) for source in sources if source.in_folder}
         manifests.problems = [_or_ignored(problem, in_folders) for problem in manifests.problems]
@@ -117,15 +117,15 @@ class Inputs:
 
     @property
     def stored(self) -> list[Manifest]:
-        """Return the objects that the cluster has from files that have changed since, as far as Git knows them."""
+        """Return the previous objects of changed files, which the cluster has, according to Git."""
         return [] if self._base is None else self._base.old
 
     def is_stored(self, manifest: Manifest) -> bool:
-        """Return whether the cluster has the object as it is: Git says that its file has not changed."""
+        """Return whether the cluster has this object unchanged, because Git reports its file as unchanged."""
         return self._base is not None and bool(manifest.name) and self._base.is_unchanged(manifest)
 
     def requests(self, objects: Iterable[Manifest]) -> list[tuple[Manifest, str]]:
-        """Return each object with the operation by which the API server would get it."""
+        """Return each object with the operation that the API server would get."""
         known = {written_identity(manifest) for manifest in self.stored if manifest.name}
 
         def operation_of(manifest: Manifest) -> str:
@@ -134,7 +134,7 @@ class Inputs:
         return [(manifest, self._options.operation or operation_of(manifest)) for manifest in objects]
 
     def removals(self, manifests: Manifests) -> list[tuple[Manifest, str]]:
-        """Return the objects that the files no longer have, each with its operation."""
+        """Return the objects that are no longer in the files, each with its operation."""
         if self._base is None:
             return []
         given = set(map(written_identity, manifests.objects))
@@ -147,11 +147,11 @@ class Inputs:
         return [(manifest, "DELETE") for manifest in self._base.removed_everywhere(removed.values())] if removed else []
 
     def is_judged(self, manifest: Manifest, operation: str = "") -> bool:
-        """Return whether a request is judged: with ``--changed-since`` only changes are."""
+        """Return whether to evaluate a request: with ``--changed-since``, only changes."""
         return self._changed is None or self.is_removed(operation) or self._changed.touches(manifest)
 
     def is_removed(self, operation: str) -> bool:
-        """Return whether an object is deleted because the files no longer have it."""
+        """Return whether an object is deleted because it is no longer in the files."""
         return self._base is not None and operation == "DELETE"
 
 
@@ -162,13 +162,13 @@ _NOT_RENDERED: Final = (
 
 
 def _boundary(folder: Path) -> str:
-    """Return the real folder that rendering must not read outside of: without Git, the working folder or this one."""
+    """Return the real folder that limits rendering: the repository, or without Git the working or the given folder."""
     here, root = os.path.realpath("."), repository_of(folder)
     return here if not os.path.lexists(f"{root}/.git") and f"{root}/".startswith(f"{here}/") else root
 
 
 def together(parts: Sequence[Manifests]) -> Manifests:
-    """Return everything that was read, in the order of the parts."""
+    """Merge the parts in their order."""
     return Manifests(
         objects=[manifest for part in parts for manifest in part.objects],
         skipped=sum(part.skipped for part in parts),
@@ -178,7 +178,7 @@ def together(parts: Sequence[Manifests]) -> Manifests:
 
 
 def _or_ignored(problem: Problem, in_folders: Container[str]) -> Problem:
-    """Return the problem. If it is of a whole document in a folder, say how to leave the file out."""
+    """Return the problem. If it concerns a whole document in a folder, suggest ignoring the file."""
     if problem.field or problem.file not in in_folders:
         return problem
     return replace(problem, text=f"{problem.text}; or leave the file out with --ignore")
@@ -188,7 +188,7 @@ _NOT_APPLIED: Final = frozenset({API_VERSION.partition("/")[0], KUSTOMIZE_GROUP}
 
 
 def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
-    """Return the objects of the sources, without policies and kustomizations."""
+    """Return the objects of the sources except policies and kustomizations."""
     manifests = Manifests()
     read_manifest_files(sources, manifests)
     objects = [manifest for manifest in manifests.objects if manifest.group not in _NOT_APPLIED]
@@ -196,7 +196,7 @@ def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
 
 
 def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[Identity, str, Finding] | None:
-    """Return the finding about node pools that are at several places, with the first of ``judged`` and its place."""
+    """Return the finding for node pools in several places, with the first pool of ``judged`` and its place."""
     places: defaultdict[Identity, dict[str, Manifest]] = defaultdict(dict)
     for pool in pools:
         places[written_identity(pool)][place_of(pool)] = pool

@@ -1,4 +1,4 @@
-"""Judge objects of files as the API server has them judged: defaulted, mutated, then validated."""
+"""Evaluate manifests as the API server does: apply defaults, mutate, then validate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NULL: Final = msgspec.Raw(b"null")
 _GENERATED_FROM_AT_MOST: Final = 58
-"""Characters of a generateName before the five that the API server adds."""
+"""The maximum length of a generateName before the five characters that the API server adds."""
 
 _NAMELESS: Final = Finding(
     policy=ENGINE,
@@ -44,17 +44,17 @@ _NAMELESS: Final = Finding(
 )
 
 Identity = tuple[str, str, str, str]
-"""API group, kind, namespace and name of an object."""
+"""The API group, kind, namespace, and name of an object."""
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement of one object.
+    """The result of evaluating one object.
 
     Attributes:
-        namespace: where it would be created; empty for cluster-scoped objects.
-        patch: JSONPatch for its document, as that is written.
-        problem: why it could not be judged.
-        trace: how the judgement came about; only where the context asks for a trace, and the object could be judged.
+        namespace: the object's namespace; empty for cluster-scoped objects.
+        patch: the JSONPatch for the document as written.
+        problem: why the object can't be evaluated.
+        trace: the trace, if the context requests one and the object can be evaluated.
     """
 
     namespace: str = ""
@@ -65,10 +65,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge:
-    """A judge of objects, one by one. For DELETE their order counts.
+    """An evaluator of objects, one at a time. For DELETE, their order matters.
 
-    ``before`` are the objects that the cluster has already. One that is not among them is judged as new by UPDATE, and
-    as stored by DELETE.
+    ``before`` lists the objects that exist in the cluster. Other objects are new to an UPDATE, and existing to a
+    DELETE.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Judge:
         self._before = {identity_of(manifest, self._namespace(manifest)): manifest for manifest in before}
 
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
-        """Judge one object. ``is_stored``: the cluster has it as it is."""
+        """Evaluate one object. ``is_stored``: the cluster has it unchanged."""
         resource = self._kinds.resource(manifest)
         judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
         if judged.problem is None:
@@ -121,7 +121,7 @@ class Judge:
             request.object = _raw(value)
         if generated := self._generated_name(manifest):
             request.name = value["metadata"]["name"] = generated
-            default_object(manifest.group, manifest.kind, value)  # a Namespace has its name as a label
+            default_object(manifest.group, manifest.kind, value)  # a Namespace has a label with its name
             request.object = _raw(value)
         decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
         if decision.malformed:
@@ -140,7 +140,7 @@ class Judge:
         )
 
     def _passes(self, manifest: Manifest, resource: Resource) -> bool:
-        """Return whether no policy looks at such an object, and nothing follows from it: most kinds are so."""
+        """Return whether no policy evaluates this kind of object, and no DELETE or trace needs it. Most kinds pass."""
         if resource not in self._passed:
             request = self._request(manifest, resource, {}, None)
             unseen = all(self._index.route(phase, request) is None for phase in Phase)
@@ -148,13 +148,13 @@ class Judge:
         return self._passed[resource]
 
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
-        """Judge an object of a kind whose resource is unknown: no policy can look at it."""
+        """Evaluate an object whose resource is unknown, so no policy can match it."""
         if (replaced := self._kinds.replaced(manifest)) is not None:
             return Judgement(namespace=manifest.namespace, findings=(replaced,))
         if meant := self._kinds.meant(manifest):
             text = f"{manifest.api_version} has no kind {manifest.kind}; did you mean apiVersion: {' or '.join(meant)}?"
             problem = manifest.problem(("apiVersion",), text)
-            # Report its other mistakes too: a copied example seldom has a single mistake.
+            # Also report its other mistakes: a copied example usually has several.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
             return replace(judged, problem=problem, patch=())
         if known := self._kinds.pools(manifest.kind):
@@ -187,9 +187,9 @@ class Judge:
         return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
 
     def _generated_name(self, manifest: Manifest) -> str:
-        """Return a name as the API server generates it between its two webhooks; empty if it generates none.
+        """Return a name as the API server generates it between the two webhooks, or an empty string.
 
-        Empty for a node pool too: the cluster's state has it by what its name begins with.
+        Return an empty string for a node pool: the cluster's state identifies it by its generateName.
         """
         if manifest.name or self._operation != "CREATE" or self._kinds.pools(manifest.kind):
             return ""
@@ -197,12 +197,12 @@ class Judge:
         return f"{begin}xxxxx" if begin else ""
 
     def _stored(self, manifest: Manifest, namespace: str) -> dict[str, Any] | None:
-        """Return the object that an UPDATE changes or a DELETE deletes, or None if it is not known."""
+        """Return the object that an UPDATE changes or a DELETE deletes, or None if unknown."""
         stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
         return None if stored is None else defaulted(stored, namespace)
 
     def _forget(self, manifest: Manifest) -> None:
-        """Remove a deleted node pool, or one whose size the object gives, from the cluster of later judgements."""
+        """Remove a deleted node pool, or the pool whose size the object sets, from the cluster of later evaluations."""
         kind = (manifest.group, manifest.kind)
         namespace = self._namespace(manifest)
         readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
@@ -223,7 +223,7 @@ class Judge:
     def _request(
         self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
     ) -> Request:
-        # The API server has it that a Namespace is in itself.
+        # For the API server, the namespace of a Namespace is its name.
         is_namespace = (resource.group, resource.plural) == ("", "namespaces")
         namespace = manifest.name if is_namespace else self._namespace(manifest)
         deleted = self._operation == "DELETE"
@@ -242,17 +242,17 @@ class Judge:
 
 
 def identity_of(manifest: Manifest, namespace: str) -> Identity:
-    """Return the identity of an object, whatever file it is in."""
+    """Return the identity of an object, which doesn't depend on its file."""
     return (manifest.group, manifest.kind, namespace, manifest.name)
 
 
 def written_identity(manifest: Manifest) -> Identity:
-    """Return the identity of a manifest as it is written, for comparison with other manifests alone."""
+    """Return the identity of a manifest as written, to compare it with other manifests."""
     return identity_of(manifest, manifest.namespace or DEFAULT_NAMESPACE)
 
 
 def _is_built_in(manifest: Manifest) -> bool:
-    """Return whether the API server knows the fields of the object."""
+    """Return whether the object's kind is built in, so the API server knows its fields."""
     return resource_of(manifest.group, manifest.kind) is not None
 
 
@@ -265,8 +265,8 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
     encoded = _raw(manifest.value)
     value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
-    if b"null" in bytes(encoded):  # seldom, and faster than to look through the value
-        # Nulls in a custom resource stay, unless its CRD says something else.
+    if b"null" in bytes(encoded):  # rare, and faster than searching the value
+        # Nulls in a custom resource stay, unless its CRD specifies otherwise.
         drop_nulls(value if _is_built_in(manifest) else metadata)
     if namespace:
         metadata["namespace"] = namespace
@@ -278,7 +278,7 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
 
 
 def _unchanged(value: Any, before: Any) -> Any:
-    """Return the value, unchanged where it differs only in members that an API server does not store."""
+    """Replace the parts of the value that differ from ``before`` only in fields that the API server doesn't store."""
     if _without_empty(value) == _without_empty(before):
         return before
     if not isinstance(value, dict) or not isinstance(before, dict):
@@ -288,7 +288,7 @@ def _unchanged(value: Any, before: Any) -> Any:
 
 
 def _without_empty(value: Any) -> Any:
-    """Return the value without members that are zero or empty, except in a mapping of texts."""
+    """Return the value without zero or empty fields, except in maps of texts."""
     if isinstance(value, list):
         return [_without_empty(item) for item in value]
     if not isinstance(value, dict):
@@ -298,7 +298,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
-    """Change the object in place. Return the operations, with missing parents added to them."""
+    """Change the object in place. Return the operations, extended by missing parents."""
     applied = []
     for operation in operations:
         fitting = _with_parents(operation, value)
@@ -308,7 +308,7 @@ def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Opera
 
 
 def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
-    """Return the operations for the document of the file, which has no defaults and no parents made by them."""
+    """Return the operations for the document as written, which lacks defaults and their parents."""
     if not operations:
         return ()
     fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
@@ -316,7 +316,7 @@ def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[d
 
 
 def _with_parents(operation: Operation, value: Any) -> Operation:
-    """Return the addition with those parents in its value that are missing or null."""
+    """Return the operation with its missing or null parents in its value."""
     path = parse_pointer(operation.path)
     for depth, step in enumerate(path[:-1]):
         value = value[int(step)] if isinstance(value, list) else value.get(str(step))

@@ -1,6 +1,6 @@
-"""Find the resource of a kind without an API server, and pod templates in objects of kinds that no document describes.
+"""Find the resource of a kind without an API server, and find unevaluated pod templates in unknown kinds.
 
-No policy about Pods looks at these: who labels one for spot would take the silence of ``check`` for consent.
+No Pod policy evaluates these templates. Without a finding, a spot label there would seem to pass ``check``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from webhook.rules.concern import Keys
 
 _LIKENESS: Final = 0.75
-"""Likeness from which a group counts as misspelt: ``karpenter.io`` does, another project's group does not."""
+"""The similarity from which a group is a typo: ``karpenter.io`` is one; another project's group isn't."""
 
 
 class ResourceKinds:
-    """The resources of built-in kinds, node pools, workloads, CRDs among the manifests, and given ones."""
+    """The resources of built-in kinds, node pools, workloads, CRDs in the manifests, and given resources."""
 
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()
@@ -47,16 +47,16 @@ class ResourceKinds:
         self._replaced = {(reader.group, old): reader for reader in bundle.readers for old in reader.replaces}
 
     def resource(self, manifest: Manifest) -> Resource | None:
-        """Return the resource of an object, or None if it is unknown, or a node pool of a kind that was replaced."""
+        """Return the resource of an object. Return None if it is unknown, or a node pool of a replaced kind."""
         if (manifest.group, manifest.kind) in self._replaced:
             return None
         return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
 
     def meant(self, manifest: Manifest) -> list[str]:
-        """Return the apiVersions that may be meant in place of an unknown one.
+        """Return the apiVersions that an unknown one may be a typo for.
 
-        In the core group: that of a workload, or those of node pools of this kind, if possible with the fields that the
-        object has. In another group: that of a node pool of this kind whose group is much like it.
+        For the core group: that of a workload, or those of node pools of this kind, preferably with the object's
+        fields. For another group: that of a node pool of this kind with a similar group.
         """
         readers = [reader for reader in self._readers if reader.kind == manifest.kind]
         if manifest.group:
@@ -68,13 +68,13 @@ class ResourceKinds:
         return [self._workloads[manifest.kind]] if manifest.kind in self._workloads else []
 
     def as_meant(self, manifest: Manifest) -> Manifest:
-        """Return the object; if its kind is unknown and only one apiVersion can be meant, with that one."""
+        """Return the object. If its kind is unknown and has a single likely apiVersion, use that one."""
         if self.resource(manifest) is not None or len(meant := self.meant(manifest)) != 1:
             return manifest
         return replace(manifest, api_version=meant[0])
 
     def replaced(self, manifest: Manifest) -> Finding | None:
-        """Return the finding for a node pool of a kind that another one has replaced. Return None for other objects."""
+        """Return the finding for a node pool of a replaced kind, or None."""
         if (reader := self._replaced.get((manifest.group, manifest.kind))) is None:
             return None
         year = reader.replaces[manifest.kind]
@@ -88,26 +88,26 @@ class ResourceKinds:
         )
 
     def pools(self, kind: str) -> list[str]:
-        """Return the apiVersions of node pools of this kind."""
+        """Return the apiVersions of the node pools of this kind."""
         return sorted({f"{reader.group}/{reader.versions[0]}" for reader in self._readers if reader.kind == kind})
 
 
 Path = tuple[str | int, ...]
 
 SEARCHED_AT_MOST: Final = 10_000
-"""Maps and lists of one object that are searched, the outer ones first. The largest workloads have some thousand; YAML
-aliases can make billions of a few lines."""
+"""The maximum number of maps and lists of an object to search, outer ones first. The largest workloads have a few
+thousand; with aliases, a few lines of YAML can have billions."""
 
 _OWN_GROUP: Final = "spotgate.dev"
 _POD_SPEC_MEMBERS: Final = frozenset({
     *("containers", "initContainers", "nodeSelector", "tolerations", "affinity", "priorityClassName", "restartPolicy"),
     *("schedulerName", "serviceAccountName", "terminationGracePeriodSeconds", "topologySpreadConstraints"),
 })  # fmt: skip
-"""Members of a Pod's spec by which it is told from the spec of a Machine, a PersistentVolumeClaim and the like."""
+"""The fields that distinguish a Pod's spec from that of a Machine, a PersistentVolumeClaim, and others."""
 
 
 class UnknownTemplates:
-    """The finder of pod templates that no policy looks at, in objects of unknown kinds."""
+    """A finder of pod templates that no policy evaluates, in objects of unknown kinds."""
 
     def __init__(self, index: Index) -> None:
         rules = (rule for policy in index.policies for rule in (policy.mutator, policy.validator) if rule is not None)
@@ -116,7 +116,7 @@ class UnknownTemplates:
         self._known = {(workload.group, workload.kind) for workload in index.workloads.values()}
 
     def finding(self, manifest: Manifest, resource: Resource | None) -> Finding | None:
-        """Return the finding for the first pod template with a key that concerns a policy, or None."""
+        """Return the finding for the first pod template with a key that a policy reads, or None."""
         group, kind = manifest.group, manifest.kind
         if group in {"", _OWN_GROUP} or (group, kind) in self._known or resource_of(group, kind) is not None:
             return None
@@ -141,7 +141,7 @@ class UnknownTemplates:
         )
 
     def _labelled(self, value: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
-        """Yield the path of each pod template with such a key, and the key with the member of the metadata it is in."""
+        """Yield the path of each pod template with a policy's key, the key's metadata field, and the key."""
         waiting: deque[tuple[Path, Any]] = deque([((), value)])
         for _ in range(SEARCHED_AT_MOST):
             if not waiting:
@@ -156,7 +156,7 @@ class UnknownTemplates:
 
 
 def _template_path(path: Path) -> str:
-    """Return the path as WorkloadTemplates write it, with ``[*]`` for items, and ``*`` for names of members."""
+    """Return the path in WorkloadTemplates syntax, with ``[*]`` for items and ``*`` for unusual names."""
     text = ""
     for step in path:
         plain = isinstance(step, str) and step.isalnum() and step.isascii() and step[0].isalpha()

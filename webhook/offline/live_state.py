@@ -1,6 +1,6 @@
-"""Read the live cluster that ``--kubeconfig`` names, once. Nothing is ever written to it.
+"""Read the live cluster of ``--kubeconfig`` once, without writing to it.
 
-Imported only where a kubeconfig is given: what it imports takes a third of a second.
+Import this module only with a kubeconfig: its imports take a third of a second.
 """
 
 from __future__ import annotations
@@ -36,20 +36,19 @@ if TYPE_CHECKING:
     from webhook.offline.options import JudgingOptions
 
 _ANSWER: Final = 10.0
-"""Seconds for each answer of the API server: a page of 500 Nodes is 10 MB."""
+"""The timeout of each response of the API server in seconds. A page of 500 Nodes is 10 MB."""
 
 _AT_ONCE: Final = 8
-"""Objects that are read at the same time: each takes a connection, and others use the API server too."""
+"""The number of concurrent reads. Each takes a connection, and the API server has other clients."""
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """A live cluster, and the objects as `kubectl` would send them to it.
+    """A live cluster, and the objects as `kubectl` sends them.
 
     Attributes:
-        requests: the given objects with their operations; each has its namespace, and one to be deleted is as in the
-            cluster.
-        stored: those of the objects that are in the cluster, as they are there.
-        problems: what could not be read.
+        requests: the given objects, each with a namespace and its operation. A deleted one has its stored fields.
+        stored: the stored versions of these objects.
+        problems: the objects that can't be read.
     """
 
     view: ClusterView
@@ -59,18 +58,17 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_live(options: JudgingOptions, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds) -> Live:
-    """Read the cluster that these objects are judged against.
+    """Read the cluster to evaluate these objects against.
 
-    ``operation`` among the options is CREATE, for which no objects are read, UPDATE, DELETE, or None: whatever applying
-    them is. Raise CannotJudgeError if the kubeconfig can't be used, the API server does not answer, or it refuses the
-    credentials.
+    The option ``operation`` is CREATE (read no objects), UPDATE, DELETE, or None (as applying them requires). Raise
+    CannotJudgeError if the kubeconfig is invalid, or the API server doesn't respond or rejects the credentials.
     """
     connection = Connection(kubeconfig=options.kubeconfig, context=options.context)
     return run_on_cluster("check", connection, lambda api: _read(api, options, objects, bundle, kinds))
 
 
 def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[str, Provider]) -> ClusterView:
-    """Return the cluster after these objects have been applied to it."""
+    """Return the cluster after applying these objects."""
     given = view_of(objects, providers, complete=True, offline=False)
     kubelets = [kubelet for kubelet in (view.oldest_kubelet, given.oldest_kubelet) if kubelet is not None]
     return replace(
@@ -89,7 +87,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
 
 
 def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[DisruptionBudget, ...]] | None:
-    """Return the budgets of the cluster, replaced by given ones of the same name, or None if they are unknown."""
+    """Return the cluster's budgets, overridden by given ones of the same name, or None if they are unknown."""
     if view.budgets is None or given.budgets is None:
         return None
     merged = {namespace: {budget.name: budget for budget in budgets} for namespace, budgets in view.budgets.items()}
@@ -132,7 +130,7 @@ def _sent(manifest: Manifest, resource: Resource | None, namespace: str) -> Mani
 async def _find(
     api: Api, sent: Iterable[Manifest], bundle: Bundle, kinds: ResourceKinds, problems: list[Problem]
 ) -> list[Manifest | None]:
-    """Return each object as it is in the cluster, or None if it is not there."""
+    """Return each object as stored in the cluster, or None if it doesn't exist."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def find(manifest: Manifest) -> Manifest | None:
@@ -152,7 +150,7 @@ async def _find(
 
 
 async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, Any] | None:
-    """Return the object as it is in the cluster, or None if it is not there. Raise ApiError."""
+    """Return the object as stored in the cluster, or None if it doesn't exist. Raise ApiError."""
     within = f"/namespaces/{quote(manifest.namespace, safe='')}" if resource.namespaced else ""
     prefix = f"/apis/{resource.group}" if resource.group else "/api"
     path = f"{prefix}/{manifest.version}{within}/{resource.plural}/{quote(manifest.name, safe='')}"
@@ -166,7 +164,7 @@ async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, An
 
 
 def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:
-    """Return whether a policy may look at such objects: no Secrets are read that no policy needs."""
+    """Return whether a policy can evaluate these objects: don't read Secrets without need."""
     index = bundle.index
     return (resource.group, resource.plural) in index.workloads or any(
         policy.matches(operation, resource.group, resource.plural)

@@ -1,4 +1,4 @@
-"""Declare flags that several commands have."""
+"""Declare the flags that several commands share."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingOptions:
-    """The flags of `add_inputs`, `add_operation` and `add_rendered`, completed from the project file.
+    """The flags of `add_inputs`, `add_operation`, and `add_rendered`, completed from the project file.
 
     Attributes:
-        operation: of every object; None: what applying it is.
-        project: the folder of the project file; empty without one.
-        chart_values: values files by the folder of the chart, relative to ``project``.
+        operation: the operation for every object; None: as applying them requires.
+        project: the folder of the project file, if any.
+        chart_values: values files by chart folder, relative to ``project``.
     """
 
     paths: list[str]
@@ -67,20 +67,20 @@ class JudgingOptions:
 
 
 def options_of(kind: Callable[..., T], namespace: argparse.Namespace) -> T:
-    """Return the options of a command as its dataclass: for each field the flag of the same name."""
+    """Return the options of a command as its dataclass. Each field has the value of the flag with the same name."""
     names = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in vars(namespace).items() if name in names})
 
 
 def path(text: str) -> str:
-    """Return a path from the command line. Raise ArgumentTypeError if it is empty, as an unset variable makes it."""
+    """Return a path from the command line. Raise ArgumentTypeError if it is empty, such as from an unset variable."""
     if not text:
         raise argparse.ArgumentTypeError("a path is empty: write . for the working directory")
     return text
 
 
 def add_operation(parser: argparse.ArgumentParser) -> None:
-    """Add ``--operation`` and ``--against``, for commands that can judge more than a CREATE."""
+    """Add ``--operation`` and ``--against``, for commands that evaluate more than CREATE."""
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument(
         "--operation",
@@ -90,34 +90,34 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--against",
         metavar="REF",
-        help="judge the changes since the branch left REF as UPDATE, CREATE, and DELETE",
+        help="evaluate the changes since the branch left REF as UPDATE, CREATE, and DELETE",
     )
 
 
 def add_rendered(parser: argparse.ArgumentParser) -> None:
-    """Add ``--no-render``, ``--kustomize``, ``--helm`` and ``--helm-values``, for commands that write no manifests."""
+    """Add ``--no-render``, ``--kustomize``, ``--helm``, and ``--helm-values``, for commands that write no manifests."""
     rendered = parser.add_argument_group("rendering; requires kustomize, kubectl, or helm")
     rendered.add_argument(
         "--no-render",
         dest="render",
         action="store_false",
         default=True,
-        help="judge the files of kustomizations and charts as they are",
+        help="evaluate the files of kustomizations and charts without rendering them",
     )
-    add_list(rendered, "--kustomize", "DIR", "judge the output of `kustomize build DIR`; repeatable")
-    add_list(rendered, "--helm", "CHART", "judge the output of `helm template CHART`; repeatable")
+    add_list(rendered, "--kustomize", "DIR", "evaluate the output of `kustomize build DIR`; repeatable")
+    add_list(rendered, "--helm", "CHART", "evaluate the output of `helm template CHART`; repeatable")
     add_list(rendered, "--helm-values", "FILE", "values for these charts; repeatable")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a judging session: objects, cluster, user. `judging_options` completes their values."""
+    """Add the flags of a session: objects, cluster, and user. `judging_options` completes their values."""
     parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files and folders; - reads standard input")
     leave_out = "skip files and folders with this name or path; repeatable"
     add_list(parser, "--ignore", "GLOB", leave_out, _glob)
     parser.add_argument(
         "--changed-since",
         metavar="REF",
-        help="judge only documents that changed since the branch left REF; the others are state",
+        help="evaluate only documents that changed since the branch left REF; the others are state",
     )
     add_policies(parser)
     add_kubernetes_version(parser)
@@ -146,7 +146,7 @@ def _glob(text: str) -> str:
 
 
 def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> None:
-    """Add ``--policies PATH``, which can be given again."""
+    """Add ``--policies PATH``, a repeatable flag."""
     text = f"policy files or folders; {default}"
     add_list(parser, "--policies", "PATH", text, policies_path)
 
@@ -154,12 +154,12 @@ def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> No
 def add_list(
     group: argparse._ActionsContainer, flag: str, metavar: str, text: str, kind: Callable[[str], object] = str
 ) -> None:
-    """Add a flag that can be given again: the option is the list of its values."""
+    """Add a repeatable flag. The option is the list of its values."""
     group.add_argument(flag, metavar=metavar, type=kind, action="append", default=[], help=text)
 
 
 def add_namespace(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add ``--namespace NAME``, where spotgate is."""
+    """Add ``--namespace NAME``, which defaults to spotgate's namespace."""
     default = f"{text}; default: %(default)s"
     parser.add_argument("--namespace", metavar="NAME", type=resource_name, default=OWN_NAMESPACE, help=default)
 
@@ -170,7 +170,7 @@ def add_table_or_json(parser: argparse.ArgumentParser) -> None:
 
 
 def policies_path(text: str) -> Path:
-    """Return the path of policies. ``shipped`` stands for those that come with spotgate."""
+    """Return the path of policies. ``shipped`` names spotgate's policies."""
     return SHIPPED if text == SHIPPED_WORD else Path(text)
 
 
@@ -197,7 +197,7 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
 
 
 def resource_name(text: str) -> str:
-    """Return the name of a Service or namespace. Raise ArgumentTypeError if the text is none."""
+    """Return the name of a Service or namespace. Raise ArgumentTypeError if it is invalid."""
     if not _NAME.fullmatch(text):
         problem = f"{text!r} isn't the name of a Service or namespace: use lower-case letters, digits and '-'"
         raise argparse.ArgumentTypeError(problem)
@@ -205,7 +205,7 @@ def resource_name(text: str) -> str:
 
 
 def object_name(text: str, kind: str = "Secret", example: str = "spotgate-certificates") -> tuple[str, str]:
-    """Return namespace and name of an object, written as NAMESPACE/NAME. Raise ArgumentTypeError if it is none."""
+    """Parse NAMESPACE/NAME into namespace and name. Raise ArgumentTypeError if it is invalid."""
     namespace, _, name = text.partition("/")
     if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
         problem = f"{text!r} names no {kind}; write NAMESPACE/NAME, as in spotgate-system/{example}"
@@ -214,7 +214,7 @@ def object_name(text: str, kind: str = "Secret", example: str = "spotgate-certif
 
 
 def kubernetes_version(text: str) -> tuple[int, int]:
-    """Parse a Kubernetes version into (major, minor). Raise ArgumentTypeError if the text is none."""
+    """Parse a Kubernetes version into (major, minor). Raise ArgumentTypeError if it is invalid."""
     try:
         return parse_version(text)
     except ValueError as error:
@@ -222,9 +222,9 @@ def kubernetes_version(text: str) -> tuple[int, int]:
 
 
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
-    """Load the policies in these files and folders, or the shipped ones, and warn of those without effect.
+    """Load the policies in these files and folders, or the shipped ones. Print warnings about ineffective policies.
 
-    Raise CannotJudgeError if a policy is invalid; the text lists all mistakes.
+    Raise CannotJudgeError with all mistakes if a policy is invalid.
     """
     try:
         bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
@@ -236,7 +236,7 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
 
 
 def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
-    """Read the cluster that manifests describe. Raise CannotJudgeError if one can't be read; the text lists all."""
+    """Read the cluster that manifests describe. Raise CannotJudgeError with all mistakes if one can't be read."""
     if not paths:
         return NOTHING_KNOWN
     try:

@@ -1,4 +1,4 @@
-"""Work in forked processes, which inherit what this one has loaded, and send back results."""
+"""Run work in forked processes, which inherit the loaded modules and policies and return their results."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _Common = TypeVar("_Common")
 _Share: TypeAlias = "list[ManifestFile]"
 _Work: TypeAlias = "Generator[Any, Any, None]"
-"""Work on a share, as a conversation: yield what others must know of it, be sent what follows, and yield the result."""
+"""A share's work as a conversation: yield the data for the other shares, receive the merged data, yield the result."""
 
 BYTES_PER_PROCESS: Final = 512 * 1024
-"""Bytes of manifests that take as long as it takes to start a process, several times over."""
+"""The bytes of manifests that take several times as long as starting a process."""
 
 
 def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
-    """Return the sources, in their order, as a share of about as many bytes for each core, if that is worth it.
+    """Split the sources into shares of similar size for the cores, or return a single share if there is no gain.
 
-    A process with threads can't fork, because a child lacks them; and only Linux forks safely.
+    A process with threads can't fork, because the child lacks them, and only Linux forks safely.
     """
     size = sum(source.size for source in sources)
     can_fork = sys.platform == "linux" and threading.active_count() == 1
@@ -48,11 +48,10 @@ def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
 def in_processes(
     work: Callable[[_Share], _Work], shares: Sequence[_Share], agree: Callable[[list[Any]], _Common]
 ) -> tuple[_Common, list[Any]]:
-    """Work on each share in its own process, and return what they agreed on, and the results in order.
+    """Run each share's work in a separate process. Return the merged data, and the results in order.
 
-    Everything stays in the process that has read it. Only what ``work`` yields leaves it: first what the shares tell
-    each other, of which ``agree`` makes what all of them are sent, then the results. Raise CannotJudgeError if one
-    was killed.
+    Objects stay in the process that read them. ``work`` first yields the data for the other shares, which ``agree``
+    merges for all processes. Then ``work`` yields the result. Raise CannotJudgeError if a process dies.
     """
     from multiprocessing import get_context
 
@@ -79,14 +78,14 @@ def in_processes(
 
 
 def _work(connection: Connection, work: _Work) -> None:
-    """Work on a share in a new process."""
+    """Run a share's work in a new process."""
     from multiprocessing import parent_process
 
     gc.disable()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all: the first process reports it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches all processes; the parent reports it
     parent: Any = parent_process()
-    # A worker would wait forever if the first process was killed.
+    # Otherwise a worker would wait forever after its parent is killed.
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
     connection.send(next(work))
     connection.send(work.send(connection.recv()))
-    signal.pause()  # until the first process ends it: a closed connection would look like an early end
+    signal.pause()  # until the parent terminates this process: closing the connection would look like a crash

@@ -1,4 +1,4 @@
-"""Complete the flags from ``.spotgate.yaml``: settings of a project in place of flags that every call would need."""
+"""Complete the flags from the project file ``.spotgate.yaml``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FILE: Final = ".spotgate.yaml"
 
 
 def judging_options(namespace: Namespace) -> JudgingOptions:
-    """Complete the flags from the project file, then with their defaults, and return those of judging.
+    """Complete the flags from the project file, then with their defaults, and return the options.
 
-    Raise CannotJudgeError if the file is invalid; the text lists all mistakes.
+    Raise CannotJudgeError with all mistakes if the file is invalid.
     """
     options = options_of(JudgingOptions, namespace)
     file = _find(folder_of(options))
@@ -52,36 +52,36 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
 
 
 def folder_of(options: JudgingOptions) -> Path:
-    """Return the folder of the first path that is named."""
+    """Return the folder of the first path."""
     named = [path for path in (*options.paths, *options.kustomize, *options.helm) if path != STDIN]
-    first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - `..` is to be gone
+    first = Path(os.path.abspath(named[0] if named else "."))  # noqa: PTH100 - removes `..`
     return next(parent for parent in (first, *first.parents) if parent.is_dir())
 
 
 def _find(folder: Path) -> Path | None:
-    """Return the project file in the folder or the next one above it, up to the root of the Git repository."""
+    """Return the project file in the folder or its closest parent, up to the root of the Git repository."""
     return next((parent / FILE for parent in within_repository(folder) if os.path.lexists(parent / FILE)), None)
 
 
 def repository_of(folder: Path) -> str:
-    """Return the real path of the repository that a folder is in; without Git, of the folder."""
+    """Return the real path of the folder's repository, or of the folder without Git."""
     top = list(within_repository(folder))[-1]
     return os.path.realpath(top if (top / ".git").exists() else folder)
 
 
 def _leads_out(path: Path, root: str) -> bool:
-    """Return whether a path, with its links followed, is outside of the repository."""
+    """Return whether a path, with links resolved, is outside the repository."""
     return not Path(os.path.realpath(path)).is_relative_to(root)
 
 
 def _problem_with(path: str, folder: Path, root: str) -> str:
-    """Return why a path of the project file can't be read; empty if it can. A pull request may name any."""
+    """Return why a path of the project file can't be read; empty if it can. A pull request can name any path."""
     file = folder / path
     try:
         if Path(path).is_absolute() or _leads_out(file, root):
             return f"{path!r} is outside of this repository; name a file or folder in it, or pass the path as a flag"
         is_there = file.exists()
-    except (OSError, ValueError):  # too long, or with a null byte
+    except (OSError, ValueError):  # too long, or contains a null byte
         is_there = False
     if not is_there:
         return f"there is no {path!r} next to this file; paths are relative to it"
@@ -94,33 +94,33 @@ def _problem_with(path: str, folder: Path, root: str) -> str:
 
 
 def _from_here(file: Path, path: str) -> str:
-    """Return a path that is relative to the file as one that is relative to the working directory."""
+    """Convert a path from relative to the file to relative to the working directory."""
     return os.path.relpath(file.parent / path)
 
 
 class ProjectFile(Model):
-    """Settings for check, fix, fn and explain. A flag takes the place of a setting."""
+    """Settings for check, fix, fn, and explain. Flags override settings."""
 
     policies: tuple[NonEmpty, ...] = Field(
         default=(),
-        description="Policy files and folders, relative to this file; `shipped`, the default, names those that come "
-        "with spotgate.",
+        description="Policy files and folders, relative to this file. `shipped`, the default, names spotgate's "
+        "policies.",
     )
     state: tuple[NonEmpty, ...] = Field(
-        default=(), description="Manifests of what the cluster has: files and folders, relative to this file."
+        default=(), description="Manifests of objects in the cluster: files and folders, relative to this file."
     )
     cluster: str = Field(
-        default="", description="Name of the cluster that the objects are meant for, as node pools name theirs."
+        default="", description="Name of the cluster that the objects are meant for, as in its node pools."
     )
     partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
     ignore: tuple[Glob, ...] = Field(
-        default=(), description="Files and folders to leave out: globs of names, or of paths from this file."
+        default=(), description="Files and folders to ignore: globs of names, or of paths relative to this file."
     )
     chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = Field(
-        default={}, description="Values files by the folder of the chart that they are for, relative to this file."
+        default={}, description="Values files by chart folder, relative to this file."
     )
     fail_on: Literal["deny", "warn", "indeterminate"] = Field(
-        default="deny", description="Lowest outcome that makes the exit code of check 1."
+        default="deny", description="Lowest outcome for which check exits with 1."
     )
     kubernetes_version: KubernetesVersion = Field(
         default=ASSUMED_VERSION, description="Version of the API server and the kubelets, in quotes."
@@ -128,7 +128,7 @@ class ProjectFile(Model):
 
 
 def read_project_file(file: Path) -> ProjectFile:
-    """Read the project file. Raise CannotJudgeError if it is invalid; the text lists all mistakes."""
+    """Read the project file. Raise CannotJudgeError with all mistakes if it is invalid."""
     shown = os.path.relpath(file)
     try:
         if _leads_out(file, repository_of(file.parent)):
@@ -172,7 +172,7 @@ def _project(documents: Sequence[Document], file: Path, problems: list[Problem])
 
 
 def _paths_of(project: ProjectFile) -> Iterator[tuple[FieldPath, str]]:
-    """Yield each path that the file names, with its field."""
+    """Yield each path in the file, with its field."""
     lists: dict[FieldPath, tuple[str, ...]] = {("policies",): project.policies, ("state",): project.state}
     for chart, values in project.chart_values.items():
         yield ("chartValues", chart), chart

@@ -1,4 +1,4 @@
-"""Render kustomizations and charts with kustomize, kubectl and Helm. Findings name the files that objects come from."""
+"""Render kustomizations and charts with kustomize, kubectl, and Helm. Findings name the objects' source files."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from webhook.offline.options import JudgingOptions
 
 SECONDS_IF_TRUSTED: Final = 120
-"""Limit for a folder or chart that the user names, whose parts may have to be fetched from the network."""
+"""The time limit for a folder or chart that the user names, which may use the network."""
 
 SECONDS_IN_ALL: Final = 300
-"""Limit of one run. A root takes 0.1 to 0.5 s."""
+"""The time limit for all rendering of a run. One root takes 0.1 to 0.5 s."""
 
 _AT_ONCE: Final = 4
 
@@ -42,10 +42,10 @@ _SWITCHES: Final = {
     "external plugins disabled": "--enable-alpha-plugins --enable-exec",
     "must specify --enable-helm": "--enable-helm",
 }
-"""Part of kustomize's error where it would run other programs -> the flags that permit it: the user decides."""
+"""A part of kustomize's error when it would run other programs -> the flags that allow it. The user decides."""
 
 _WRAPPED: Final = re.compile(r"Error: accumulating resources: .*? path '[^']*': ", re.DOTALL)
-"""What kustomize's errors begin with, because the folder is a resource of a kustomization in a temporary folder."""
+"""The prefix of kustomize's errors, because a kustomization in a temporary folder has the folder as a resource."""
 
 _ORIGIN: Final = "config.kubernetes.io/origin"
 _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
@@ -55,9 +55,9 @@ class Rendering:
     """The output of kustomize, kubectl, and Helm for kustomizations and charts.
 
     Attributes:
-        sources: the documents; what several roots print alike is there once.
-        rendered: the roots that were rendered.
-        problems: why the others were not.
+        sources: the documents. Identical documents of several roots appear once.
+        rendered: the rendered roots.
+        problems: why the other roots can't be rendered.
     """
 
     def __init__(self, roots: Sequence[Root], options: JudgingOptions) -> None:
@@ -92,7 +92,7 @@ class Rendering:
         self.problems.append(Problem(escaped_name(root.place), 0, 0, "", text))
 
     def _printed(self, root: Root) -> list[Rendered] | str:
-        """Return the documents that a root prints, or why there are none."""
+        """Return the documents of a root's output, or the reason why there are none."""
         try:
             with tempfile.TemporaryDirectory(prefix="spotgate-") as home:
                 data = self._run(root, os.path.realpath(home))
@@ -102,7 +102,7 @@ class Rendering:
             documents = read_documents(data, root.place)
         except FailureError as error:
             return str(error)
-        except (OSError, UnicodeError) as error:  # a name that is no UTF-8
+        except (OSError, UnicodeError) as error:  # a name that isn't UTF-8
             return escaped_name(str(error))
         except DocumentError as error:
             return f"line {error.line} of its output: {error.problem}; {error.fix}"
@@ -117,7 +117,7 @@ class Rendering:
         return placed
 
     def _run(self, root: Root, home: str) -> bytes:
-        """Return what a root prints. Raise FailureError if it must not or can't be rendered."""
+        """Return a root's output. Raise FailureError if it must not or can't be rendered."""
         if root.refused:
             raise FailureError(escaped_name(root.refused))
         program = shutil.which("helm") if root.is_chart else shutil.which("kustomize") or shutil.which("kubectl")
@@ -130,12 +130,12 @@ class Rendering:
         command = [str(Path(program).absolute())]
         if root.is_chart:
             version = "{}.{}.0".format(*self._options.kubernetes_version)
-            # The schema of a chart's values can refer to others on the network.
+            # The schema of a chart's values can load other schemas from the network.
             command += ["template", "--include-crds", *(() if root.trusted else ("--skip-schema-validation",))]
             command += [f"--kube-version={version}", *(f"--values={file}" for file in self._values(root, home)), "."]
             folder = root.folder
         else:
-            # kustomize adds the origin of each object, a path that is relative to the kustomization that is built.
+            # kustomize adds each object's origin, a path relative to the built kustomization.
             resource = os.path.relpath(os.path.realpath(root.folder), home)
             lines = {"resources": [resource], "buildMetadata": ["originAnnotations"]}
             Path(home, KUSTOMIZATIONS[0]).write_bytes(msgspec.json.encode(lines))
@@ -149,9 +149,9 @@ class Rendering:
             raise FailureError(_WRAPPED.sub("", str(error), count=1)) from None
 
     def _values(self, root: Root, home: str) -> Iterator[str]:
-        """Yield the values files of a chart, which the project file and flags name.
+        """Yield a chart's values files, from the project file and the flags.
 
-        Those of the project file get a name of ours, because Helm takes a name with a comma for two.
+        Link those of the project file to safe names, because Helm splits names at commas.
         """
         project = self._options.project or "."
         for folder, files in self._options.chart_values.items():
@@ -164,8 +164,8 @@ class Rendering:
             yield from map(os.path.realpath, self._options.helm_values)
 
     def _placed(self, root: Root, printed: Document, file: str) -> Rendered:
-        """Return a document with its place in the file that it comes from, as far as that is known."""
-        # A stranger's files can say that an object comes from anywhere.
+        """Return a document with its position in its source file, if known."""
+        # Untrusted files can claim any origin.
         if not Path(file).is_file() or not (root.trusted or os.path.realpath(file) in root.reads):
             file, source = root.place, None
         else:
@@ -176,7 +176,7 @@ class Rendering:
         return Rendered(escaped_name(file), line, printed.value, text, offset, command=root.command)
 
     def _source(self, file: str, value: JSONValue) -> Document | None:
-        """Return the document of a file that an object comes from: of its kind, with a name that is in its name."""
+        """Return the source document of an object: same kind, and its name is a part of the object's name."""
         if file not in self._files:
             try:
                 self._files[file] = read_documents(read_file(file), file)
@@ -193,7 +193,7 @@ def _kind_and_name(value: JSONValue) -> tuple[str, str]:
 
 
 def _take_origin(document: Document) -> str:
-    """Remove kustomize's origin annotation, and return the path in it; empty if the file is from elsewhere."""
+    """Remove kustomize's origin annotation and return its path; empty if the file is remote."""
     text = mapping(document.value, "metadata", "annotations").pop(_ORIGIN, None)
     try:
         origin = mapping(read_documents(str(text).encode(), "")[0].value)

@@ -1,4 +1,4 @@
-"""Report what ``check`` and ``audit`` found: the model, how it is built from judgements, and helpers of formats."""
+"""Report the findings of ``check`` and ``audit``: the model, its construction, and helpers for the formats."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TEAM: Final = "team"
 PART_OF: Final = "app.kubernetes.io/part-of"
 NO_NAME: Final = "(none)"
 _CHECKOUTS: Final = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
-"""Variables in which GitHub and GitLab name the folder of the repository."""
+"""The variables in which GitHub and GitLab store the repository folder."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A finding with its object, and the file, line and column of its field.
+    """A finding with its object, and the file, line, and column of its field.
 
     Attributes:
-        namespace: where the object would be created; empty for cluster-scoped objects.
+        namespace: the namespace of the object; empty for cluster-scoped objects.
     """
 
     file: str
@@ -62,7 +62,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     fix: str
 
     def explanation(self) -> str:
-        """Return field, detail and fix as text, for formats that show the reason elsewhere."""
+        """Format the field, detail, and fix as text, for formats that show the reason separately."""
         where = f"At {self.field}." if self.field else ""
         return "\n".join(part for part in (where, self.detail, self.fix and f"Fix: {self.fix}") if part)
 
@@ -71,9 +71,9 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report on one object.
 
     Attributes:
-        patch: JSONPatch (RFC 6902) that the webhook would make, for the document as it is in the file.
-        additions: what that adds, as fields of the object.
-        cut_off: the reclaims that do not leave its Pods their whole grace period; only where a format draws them.
+        patch: the webhook's JSONPatch (RFC 6902) for the document as written.
+        additions: the fields that the patch adds.
+        cut_off: the reclaims that cut the Pods' grace period short; only for formats that draw them.
     """
 
     file: str
@@ -89,7 +89,7 @@ class ObjectReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RiskReason(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason why a workload would not survive a reclaim: the id, reason and fix of a finding."""
+    """A reason why a workload would not survive a reclaim, with the id, reason, and fix of a finding."""
 
     id: str
     reason: str
@@ -112,17 +112,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The report on one run.
 
     Attributes:
-        objects: all objects that were judged; of a live cluster those with findings.
-        fine: the number of objects that were judged and are not among these.
-        skipped: the number of documents that are no objects, Helm templates, and policy files.
-        not_rendered: the number of kustomizations and charts that are deliberately not rendered.
-        unreadable: files, and objects in them, that could not be judged. Standard error says the same.
-        kinds: the kind of each policy, by its name.
-        warnings: parts of policy files that have no effect, exemptions that end, and what is deliberately not rendered.
-            Standard error says the same.
+        objects: all evaluated objects; for a live cluster, those with findings.
+        fine: the number of other evaluated objects.
+        skipped: the number of documents that aren't objects, Helm templates, and policy files.
+        not_rendered: the number of kustomizations and charts that stay unrendered on purpose.
+        unreadable: files and objects that can't be evaluated. Standard error also lists them.
+        kinds: the kind of each policy by name.
+        warnings: ineffective parts of policy files, exemptions that expire soon, and unrendered folders. Standard error
+            also lists them.
         fail_on: the lowest outcome that fails the run.
-        verbose: the table shows every finding by itself.
-        on_spot: the workloads that run on spot Nodes, where a live cluster was asked.
+        verbose: whether the table lists every finding separately.
+        on_spot: the workloads on spot Nodes, for a live cluster.
     """
 
     objects: list[ObjectReport]
@@ -137,12 +137,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     on_spot: list[ReclaimRisk] | None = None
 
     def fails(self, result: Result) -> bool:
-        """Return whether a finding makes the exit code 1."""
+        """Return whether a finding fails the run."""
         return Outcome[result.outcome.upper()] >= Outcome[self.fail_on.upper()]
 
     @property
     def results(self) -> list[Result]:
-        """Return all findings, in the order of the objects."""
+        """Return all findings in the order of the objects."""
         return [result for report in self.objects for result in report.results]
 
     @property
@@ -152,7 +152,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> dict[str, int]:
-        """Return the numbers of objects, of findings by outcome, and of objects that would be changed."""
+        """Return the numbers of objects, findings by outcome, and patched objects."""
         counts = Counter(result.outcome for result in self.results)
         return {
             "documents": len(self.objects) + self.fine,
@@ -163,12 +163,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> dict[str, str]:
-        """Return the path in the repository of each file that the report names."""
+        """Return the path in the repository of each file in the report."""
         return repository_paths(item.file for items in (self.results, self.unreadable, self.warnings) for item in items)
 
 
 def policy_kinds_of(bundle: Bundle) -> dict[str, str]:
-    """Return the kind of each policy, by its name."""
+    """Return the kind of each policy by name."""
     return {document.name: document.kind for document in bundle.documents if document.is_policy}
 
 
@@ -181,7 +181,7 @@ def policy_warnings(bundle: Bundle) -> list[Problem]:
 
 
 def object_reports(judged: Judgements) -> list[ObjectReport]:
-    """Return the report of each object that was judged."""
+    """Return the report of each evaluated object."""
     return [_object_report(manifest, judgement, judged) for manifest, judgement in judged.objects]
 
 
@@ -223,10 +223,10 @@ def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeli
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
-    """Return the team that an object belongs to.
+    """Return the team of an object.
 
-    The label ``team``, in a domain (``example.com/team``) or in none, of the object or else of its namespace; without
-    it ``app.kubernetes.io/part-of`` of the object; without that the namespace.
+    Prefer the label ``team``, with or without a domain (``example.com/team``), of the object, then of its namespace.
+    Otherwise use the object's ``app.kubernetes.io/part-of``, then its namespace.
     """
     for label_set in (labels, namespace_labels):
         for key in sorted(label_set):
@@ -236,13 +236,13 @@ def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], name
 
 
 def title_of(subject: Result | ObjectReport | ReclaimRisk) -> str:
-    """Return kind, namespace and name of an object."""
+    """Return the kind, namespace, and name of an object."""
     name = f"{subject.namespace}/{subject.name}" if subject.namespace else subject.name
     return f"{subject.kind} {name}".rstrip()
 
 
 def named(policy: str, id_: str) -> str:
-    """Return the name of the policy and the id of the finding; only the id if that begins with the name."""
+    """Return the policy's name and the finding's id; only the id if the name is its prefix."""
     return id_ if id_.startswith(f"{policy}/") else f"{policy}  {id_}"
 
 
@@ -253,22 +253,22 @@ def _entries() -> Mapping[str, str]:
 
 
 def entry_of(result: Result) -> str:
-    """Return the title of the entry that the finding shares with others; empty if it shares none."""
+    """Return the title of the entry that several findings share; empty if the finding has no shared entry."""
     return _entries().get(result.id, "")
 
 
 def problem_members(problem: Problem) -> dict[str, Any]:
-    """Return the members that JSON shows of a problem."""
+    """Return the JSON fields of a problem."""
     return {"file": problem.file, "line": problem.line, "field": problem.field, "message": problem.text}
 
 
 def without_empty(members: Mapping[str, T]) -> dict[str, T]:
-    """Return the members that are not empty."""
+    """Return the non-empty fields."""
     return {key: member for key, member in members.items() if member}
 
 
 def alike(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """Group things by a key, in their order."""
+    """Group items by a key, in order."""
     groups: dict[Key, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -276,7 +276,7 @@ def alike(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 
 def fingerprints(results: Sequence[Result]) -> Iterator[str]:
-    """Yield a value for each finding by which platforms recognize it: unique, and independent of lines and wordings."""
+    """Yield a unique fingerprint for each finding, by which platforms recognize it. It ignores lines and wording."""
     paths = repository_paths(result.file for result in results)
     seen: Counter[str] = Counter()
     for result in results:
@@ -287,15 +287,15 @@ def fingerprints(results: Sequence[Result]) -> Iterator[str]:
 
 
 def repository_paths(files: Iterable[str]) -> dict[str, str]:
-    """Return for each file its path from the root of the repository, with ``/``.
+    """Return the path of each file relative to the repository root, with ``/``.
 
-    The root is what the platform names, if that is a repository; else the next folder above with a ``.git``; else what
-    the platform names, or the working directory. A file that is not below it has its path from the working directory.
+    The root is the platform's folder, if it is a repository; otherwise the closest parent with a ``.git``; otherwise
+    the platform's folder or the working directory. Other files have paths relative to the working directory.
     """
     roots: dict[Path, Path] = {}
     paths = {STDIN: STDIN}
     for file in set(files) - {STDIN}:
-        whole = Path(os.path.abspath(file))  # noqa: PTH100 - a link stays one
+        whole = Path(os.path.abspath(file))  # noqa: PTH100 - keeps links
         root = roots.get(whole.parent) or roots.setdefault(whole.parent, _root(whole.parent))
         path = whole.relative_to(root) if whole.is_relative_to(root) else Path(os.path.relpath(whole))
         paths[file] = path.as_posix()

@@ -1,4 +1,4 @@
-"""Find the place of an error in an AdmissionReview."""
+"""Find the position of an error in an AdmissionReview."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")
 
 
 def position_of(data: bytes, error: str) -> tuple[int, int]:
-    """Return line and column, from 1, of the byte or the field that an error about an AdmissionReview names."""
+    """Return the line and column, from 1, of the byte or field that an error names."""
     if byte := _BYTE.search(error):
         before = data[: int(byte[1])]
         return before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode(errors="replace")) + 1

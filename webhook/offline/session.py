@@ -1,4 +1,4 @@
-"""Judge for `check`, `fix`, `fn` and `explain`: which objects, against which cluster, for which user."""
+"""Evaluate objects for `check`, `fix`, `fn`, and `explain`: choose the objects, the cluster, and the user."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Judged(msgspec.Struct, Generic[T], frozen=True):
     """The results of a session.
 
     Attributes:
-        objects: what is kept of each object, in the order of the files.
-        problems: what could not be read or judged; everything else was.
-        skipped: number of documents that are no objects, Helm templates, and policy files.
-        not_rendered: the kustomizations and charts that are deliberately not rendered.
+        objects: the result of each object, in the order of the files.
+        problems: the inputs that can't be read or evaluated. All other inputs are evaluated.
+        skipped: the number of documents that aren't objects, Helm templates, and policy files.
+        not_rendered: the kustomizations and charts that stay unrendered on purpose.
     """
 
     bundle: Bundle
@@ -64,7 +64,7 @@ Judgements: TypeAlias = "Judged[tuple[Manifest, Judgement]]"
 
 @contextmanager
 def _keeping_everything() -> Iterator[None]:
-    """Collect no garbage: what is read and found stays, and to look through it takes a tenth of the time."""
+    """Disable garbage collection: manifests and results stay alive, and scanning them takes a tenth of the time."""
     gc.disable()
     try:
         yield
@@ -75,10 +75,10 @@ def _keeping_everything() -> Iterator[None]:
 
 @_keeping_everything()
 def judge(options: JudgingOptions, *, trace: bool = False) -> Judgements:
-    """Read and judge everything that the flags name.
+    """Read and evaluate all inputs of the flags.
 
-    Without ``operation`` among the options each object is applied. ``trace`` keeps how each judgement came about. Raise
-    CannotJudgeError if the policies or the flags are wrong.
+    Without ``operation``, apply each object. ``trace`` records the steps of each evaluation. Raise CannotJudgeError if
+    the policies or the flags are invalid.
     """
     session = Session(options, trace=trace)
     return session.completed(session.judge(session.inputs.read(session.inputs.sources)))
@@ -88,14 +88,14 @@ def judge(options: JudgingOptions, *, trace: bool = False) -> Judgements:
 def judge_each(
     options: JudgingOptions, summarize: Callable[[Judgements], list[T]], *, trace: bool = False
 ) -> Judged[T]:
-    """Judge as `judge` does, in several processes if there are many files.
+    """Evaluate like `judge`, in several processes if there are many files.
 
-    ``summarize`` makes the result of each object; only results leave a process. Raise CannotJudgeError if the policies
-    or the flags are wrong, or a process was killed.
+    ``summarize`` computes the result of each object; processes return only results. Raise CannotJudgeError if the
+    policies or the flags are invalid, or a process dies.
     """
     session = Session(options, trace=trace)
     shares = shares_of(session.inputs.sources)
-    # Deletions have an order, and a live cluster is read once.
+    # The order of deletions matters, and a live cluster is read once.
     if len(shares) > 1 and options.kubeconfig is None and options.operation != "DELETE":
         return session.completed(session.judge_shares(shares, summarize))
     judged = session.judge(session.inputs.read(session.inputs.sources))
@@ -103,14 +103,14 @@ def judge_each(
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that objects are judged against, as far as they depend on all of them.
+    """The facts for evaluating each object that depend on all objects.
 
     Attributes:
-        definitions: the CustomResourceDefinitions among them.
-        duplicate: the finding about node pools that are at several places, and for which pool and place.
-        removals: objects that the files no longer have, each with its operation.
-        live: what a live cluster has, if it was read.
-        problems, skipped: of reading, as in `Judgements`.
+        definitions: the CustomResourceDefinitions among the objects.
+        duplicate: the finding for node pools in several places, with its pool and place.
+        removals: the objects that are no longer in the files, each with its operation.
+        live: the live cluster, if it was read.
+        problems, skipped: as in `Judged`, from reading.
     """
 
     context: Context
@@ -123,9 +123,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session:
-    """The flags of a command, with the policies, the state and the places of the inputs that they name.
+    """The flags of a command, with their policies, state, and inputs.
 
-    Raise CannotJudgeError if the policies or the flags are wrong.
+    Raise CannotJudgeError if the policies or the flags are invalid.
     """
 
     def __init__(self, options: JudgingOptions, *, trace: bool = False) -> None:
@@ -140,7 +140,7 @@ class Session:
         self._telling = telling_kinds(self.bundle.providers.values())
 
     def completed(self, judged: Judged[T]) -> Judged[T]:
-        """Return the results with the problem that nothing was judged, if so. A branch may have changed nothing."""
+        """Add a problem if there is nothing to evaluate, unless only a branch's changes are evaluated."""
         problems = list(judged.problems)
         compared = self._options.changed_since is not None and self.inputs.sources
         if not (judged.objects or problems or compared):
@@ -153,7 +153,7 @@ class Session:
     def judge_shares(
         self, shares: Sequence[list[ManifestFile]], summarize: Callable[[Judgements], list[T]]
     ) -> Judged[T]:
-        """Judge each share of the sources in its own process. Raise CannotJudgeError if one was killed."""
+        """Evaluate each share of the sources in a separate process. Raise CannotJudgeError if one dies."""
 
         def read_and_judge(share: list[ManifestFile]) -> Generator[Any, Case, None]:
             manifests = self.inputs.read(share)
@@ -173,9 +173,9 @@ class Session:
         )
 
     def summary(self, manifests: Manifests) -> Manifests:
-        """Return what was read, without the objects that say nothing about others.
+        """Return the manifests without the objects that don't affect others.
 
-        With ``--against`` their names stay: an object that no file has is deleted.
+        With ``--against``, keep their names: an object that no file contains is deleted.
         """
         return replace(
             manifests,
@@ -187,14 +187,14 @@ class Session:
         )
 
     def judge(self, manifests: Manifests) -> Judgements:
-        """Judge everything that was read."""
+        """Evaluate all manifests."""
         case = self.prepare(manifests)
         requests = self.inputs.requests(manifests.objects) if case.live is None else case.live.requests
         judged = self.judge_requests([*requests, *case.removals], case)
         return replace(judged, problems=[*case.problems, *judged.problems])
 
     def prepare(self, manifests: Manifests) -> Case:
-        """Return what the objects are judged against, given all of them or the summary of all."""
+        """Return the facts for evaluating each object, from all manifests or their summaries."""
         options, state = self._options, self._state.objects
         problems = [*self.inputs.problems, *self._state.problems, *manifests.problems]
         unread = [*(Unread(problem.file) for problem in self.inputs.problems), *manifests.unread, *self._state.unread]
@@ -213,7 +213,7 @@ class Session:
             view = replace(view, budgets=None)
         pool_kinds = {(resource.group, resource.kind) for resource in pool_resources(self.bundle.providers.values())}
         showing = {kind for _, kind in pool_kinds}
-        if not view.pools:  # Nodes stand for pools where none is declared.
+        if not view.pools:  # Nodes replace pools if none is declared.
             showing.add("Node")
         unread = [missing for missing in unread if missing.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
@@ -229,7 +229,7 @@ class Session:
         )
 
     def judge_requests(self, requests: Iterable[tuple[Manifest, str]], case: Case) -> Judgements:
-        """Judge objects with their operations. What could not be read is not among the problems."""
+        """Evaluate objects with their operations. The problems exclude those from reading."""
         state = self._state.objects
         before = [*state, *self.inputs.stored] if case.live is None else [*case.live.stored, *state]
         kinds = ResourceKinds(self.bundle, [*state, *case.definitions])
@@ -254,9 +254,9 @@ class Session:
         return Judged(self.bundle, judged, problems, case.skipped, case.context.view)
 
     def _view(self, objects: list[Manifest]) -> ClusterView:
-        """Return the cluster as the files show it. The later of two descriptions of an object counts.
+        """Return the cluster that the files describe. If an object is described twice, the later description counts.
 
-        That is what is applied, or, before it is deleted, what is stored.
+        This is the applied object, or for DELETE, the stored one.
         """
         state, deletes = self._state.objects, self._options.operation == "DELETE"
         stored = [*self.inputs.stored, *filter(self.inputs.is_stored, objects)]
@@ -266,13 +266,13 @@ class Session:
 
 
 def _noted(judgement: Judgement, note: str) -> Judgement:
-    """Return the judgement with a note in each finding."""
+    """Add a note to each finding of the judgement."""
     findings = tuple(replace(finding, detail=f"{note}\n{finding.detail}".rstrip()) for finding in judgement.findings)
     return replace(judgement, findings=findings)
 
 
 def _contradiction(options: JudgingOptions) -> str:
-    """Return what is wrong with the flags taken together; empty if nothing is."""
+    """Return why the flags contradict each other; empty if they don't."""
     if not (options.paths or options.kustomize or options.helm):
         return "the following arguments are required: PATH (a file or folder; - is standard input)"
     if options.helm_values and not options.helm:
@@ -285,7 +285,7 @@ def _contradiction(options: JudgingOptions) -> str:
 
 
 def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Unread]) -> ClusterView:
-    """Return the cluster with unknown node pools if there may be others than those that were read."""
+    """Mark the cluster's node pools as unknown if the files may lack some."""
     if partial:
         why = "--partial says that the cluster has more node pools than the files show."
         return replace(view, pools=None, why_unknown=why, remedy="pass all of them with --state, without --partial")

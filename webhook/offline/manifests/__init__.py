@@ -1,1 +1,1 @@
-"""Read Kubernetes objects from files: as manifests to judge (`objects`), and as a cluster's state (`state`)."""
+"""Read Kubernetes objects from files, as manifests to evaluate (`objects`) or as a cluster's state (`state`)."""

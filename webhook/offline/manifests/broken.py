@@ -1,4 +1,4 @@
-"""Tell from the text of a file that can't be parsed whether Kubernetes objects may be in it, and of which kinds."""
+"""Find out whether a file that can't be parsed may contain Kubernetes objects, and of which kinds."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from webhook.documents import DOCUMENT_LIMITS
 
 _BOTH: Final = frozenset({b"apiVersion", b"kind"})
 _KIND: Final = re.compile(r"""\bkind["']?[ \t]*:[ \t]*["']?([A-Za-z]*)""")
-"""A kind as a file writes it, whatever else is wrong there; without letters it is a placeholder, or in another line."""
+"""A kind in the text, despite other errors. Without letters, it is a placeholder or on another line."""
 _SEPARATOR: Final = re.compile(rb"^---(?=\s)", re.MULTILINE)
 _AT_MARGIN: Final = re.compile(rb"""^["']?(apiVersion|kind)["']?[ \t]*:""", re.MULTILINE)
 _BRACKETS: Final = re.compile(rb"\s*(\[|\{(?![{%]))")
-"""The beginning of JSON, or of YAML in brackets. A template begins with two."""
+"""The beginning of JSON or of YAML in brackets. A template begins with two brackets."""
 _TOKEN: Final = re.compile(
     rb'"?\b(apiVersion|kind)\b"?(?=\s*:)|"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]]|\w+', re.DOTALL
 )
-"""A key, a text, a comment as in `tsconfig.json`, a bracket or a word. A text or comment without an end goes on to the
-end of the line or file: so none is read twice."""
+"""A key, a text, a comment as in `tsconfig.json`, a bracket, or a word. An unterminated text or comment continues to
+the end of the line or file, so that nothing is scanned twice."""
 
 
 def names_object(data: bytes) -> bool:
     """Return whether a document has both ``apiVersion`` and ``kind`` at its top level.
 
-    Of a file that is too large only the beginning is known: there one of the two is enough.
+    Only the beginning of a file that is too large is known, so one of the two is enough.
     """
     enough = 1 if len(data) > DOCUMENT_LIMITS.size else len(_BOTH)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -39,7 +39,7 @@ def names_object(data: bytes) -> bool:
 
 
 def _at_top(data: bytes) -> set[bytes]:
-    """Return which of the two keys are in the outermost brackets of a text."""
+    """Return the keys of the two that are in the outermost brackets of a text."""
     keys, depth = set(), 0
     for token in _TOKEN.finditer(data):
         if token[0] in {b"{", b"["}:
@@ -52,7 +52,7 @@ def _at_top(data: bytes) -> set[bytes]:
 
 
 def kinds_in(data: bytes) -> frozenset[str] | None:
-    """Return the kinds that a file names which can't be parsed. Return None if one may be anything."""
+    """Return the kinds in a file that can't be parsed, or None if one may be anything."""
     if len(data) > DOCUMENT_LIMITS.size:
         return None
     try:

@@ -1,6 +1,6 @@
-"""Find the files that manifests are read from: given ones, those below folders, and standard input.
+"""Find the files to read manifests from: given files, files below folders, and standard input.
 
-Files that kustomizations name as patches are left out: they look like Kubernetes objects, and are parts of some.
+Omit files that kustomizations use as patches: they look like Kubernetes objects, but are only parts of objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 STDIN: Final = "-"
 _NEVER: Final = frozenset({"node_modules"})
-"""Folders with files of others, which are never read."""
+"""Folders with third-party files, which are never read."""
 
 _RENDERABLE: Final = frozenset({*KUSTOMIZATIONS, CHART})
 
@@ -39,11 +39,11 @@ class ManifestFile(msgspec.Struct, frozen=True):
     """A file to read.
 
     Attributes:
-        file: as it was given; ``-`` is standard input.
-        in_folder: a folder was given, and not the file itself.
-        size: bytes, if known.
-        data: its content; None: not read yet.
-        documents: its content, parsed already; ``data`` is empty then.
+        file: the path as given; ``-`` is standard input.
+        in_folder: whether the file was found in a given folder.
+        size: the size in bytes, if known.
+        data: the content; None if not read yet.
+        documents: the parsed content; then ``data`` is empty.
     """
 
     file: str
@@ -53,7 +53,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...] | None = None
 
     def read(self) -> bytes:
-        """Return the content, or as much of it as shows that it is too large."""
+        """Return the content, or enough of it to show that it is too large."""
         if self.data is not None:
             return self.data
         return read_file(self.file, pipes=not self.in_folder, whole=False)
@@ -63,13 +63,13 @@ class ManifestFiles(msgspec.Struct):
     """The files below the paths.
 
     Attributes:
-        files: in the order of the paths, and of their names below a folder.
-        left_to_others: Helm templates, and patches of kustomizations.
-        renderable: kustomizations and the files that describe charts, in folders.
+        files: the files, in the order of the paths and by name below a folder.
+        left_to_others: Helm templates and patches of kustomizations.
+        renderable: kustomizations and chart files in folders.
         problems: folders and files that can't be read.
-        dangling: links in folders that lead nowhere: nothing to judge, and perhaps a part of the cluster's state.
-        left_out: links to folders elsewhere, which are not followed.
-        folders: the real folders that the files and their links are in.
+        dangling: broken links in folders: there is nothing to evaluate, but the cluster's state may be incomplete.
+        left_out: links to folders elsewhere, which aren't followed.
+        folders: the real folders of the files and their links.
     """
 
     files: list[ManifestFile] = []
@@ -81,17 +81,17 @@ class ManifestFiles(msgspec.Struct):
     folders: set[str] = set()
 
     def leave_out(self, rendered: Collection[str]) -> None:
-        """Leave out the files that were read to render others, by their real paths, except files that were given."""
+        """Omit the files that rendering read, by their real paths, except given files."""
         self.files = [source for source in self.files if not source.in_folder or realpath(source.file) not in rendered]
         self.left_to_others = [name for name in self.left_to_others if realpath(name) not in rendered]
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """The files and folders that the user has excluded.
+    """The files and folders that the user ignores.
 
     Attributes:
-        globs: of names and paths.
-        folder: paths may be written from here too; empty: they may not.
+        globs: globs of names and paths.
+        folder: another folder that paths can be relative to; empty for none.
     """
 
     globs: Globs
@@ -106,7 +106,7 @@ class Ignored(msgspec.Struct, frozen=True):
         return any(map(self.globs.match, (path.name, str(path), below, project)))
 
     def covers_given(self, path: Path) -> bool:
-        """Return whether a glob matches a given path or a folder above it, up to the project's or working folder."""
+        """Return whether a glob matches a given path or a parent folder, up to the project's or working folder."""
         if not self.globs:
             return False
         base = Path(self.folder or Path.cwd())
@@ -116,9 +116,9 @@ class Ignored(msgspec.Struct, frozen=True):
 
 
 def find_manifest_files(paths: Iterable[str | Path], ignored: Ignored) -> ManifestFiles:
-    """Return the files that `read_manifests` reads, each once, whatever links or spellings of its path lead to it.
+    """Return the files for `read_manifests`, each once, even if several links or spellings lead to it.
 
-    Where a file is found by its own name too, it goes by that: it is what Git knows, and where a reviewer looks.
+    Prefer a file's real path to a link: Git and reviewers know the file by it.
     """
     manifest_files = ManifestFiles()
     files: dict[Hashable, ManifestFile] = {}
@@ -152,7 +152,7 @@ def _files(
             status = path.stat()
             manifest_files.folders |= {realpath(path.parent), dirname(realpath(path))}
             yield (status.st_dev, status.st_ino), ManifestFile(text, size=status.st_size)
-        else:  # a pipe that somebody named is read: `check <(helm template chart/)`
+        else:  # reads a named pipe: `check <(helm template chart/)`
             yield text, ManifestFile(text)
 
 
@@ -169,7 +169,7 @@ def _below(top: Path, ignored: Ignored, manifest_files: ManifestFiles) -> Iterat
             continue
         folders = [entry for entry in entries if _is_folder(entry) and is_wanted(Path(entry.path), top, ignored)]
         for link in filter(os.DirEntry.is_symlink, folders):
-            if not Path(realpath(link)).is_relative_to(real):  # else it is read where it is
+            if not Path(realpath(link)).is_relative_to(real):  # otherwise it is read at its real path
                 manifest_files.left_out.append(Path(link))
         below += (_shown(entry) for entry in reversed(folders) if not entry.is_symlink())
         files = [
@@ -197,27 +197,27 @@ def _inside(
             dangling = isinstance(error, FileNotFoundError) and file.is_symlink()
             (manifest_files.dangling if dangling else manifest_files.problems).append(unreadable(_shown(file), error))
             continue
-        if stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+        if stat.S_ISREG(status.st_mode):  # reading a pipe would block
             yield (status.st_dev, status.st_ino), ManifestFile(_shown(file), in_folder=True, size=status.st_size)
 
 
 def _shown(entry: os.DirEntry[str]) -> str:
-    """Return the path of an entry as `pathlib` writes it, without the dot of the working folder."""
+    """Return the path of an entry like `pathlib`, without a leading ``./``."""
     return entry.path.removeprefix("./")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder, or a link to one; a link that leads nowhere is none."""
+    """Return whether an entry is a folder or a link to one. A broken link is not."""
     return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112 - for many files
 
 
 def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
-    """Return whether a file or folder below ``top`` is not hidden, and not among those that are never read."""
+    """Return whether a file or folder below ``top`` is neither hidden, third-party, nor ignored."""
     return not path.name.startswith(".") and path.name not in _NEVER and not ignored.covers(path, top)
 
 
 def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
-    """Return whether a file below ``top`` is read: it is visible, and its suffix is one of manifests."""
+    """Return whether to read a file below ``top``: it is visible, and has the suffix of a manifest."""
     return _is_manifest(path.name) and is_wanted(path, top, ignored)
 
 
@@ -226,12 +226,12 @@ def _is_manifest(name: str) -> bool:
 
 
 def holds_helm_templates(folder: Path, is_file: Callable[[Path], bool]) -> bool:
-    """Return whether the folder is ``templates`` next to a ``Chart.yaml``, or below such a folder."""
+    """Return whether the folder is ``templates`` next to a ``Chart.yaml``, or below one."""
     return any(parent.name == "templates" and is_file(parent.parent / CHART) for parent in (folder, *folder.parents))
 
 
 def within_repository(folder: Path) -> Iterator[Path]:
-    """Yield a folder and those above it, up to the root of its Git repository."""
+    """Yield a folder and its parents, up to the root of its Git repository."""
     for parent in (folder, *folder.parents):
         yield parent
         if (parent / ".git").exists():
@@ -239,7 +239,7 @@ def within_repository(folder: Path) -> Iterator[Path]:
 
 
 def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each kustomization in these folders and above them, within their repository."""
+    """Yield the path and content of each kustomization in these folders and their parents, within the repository."""
     seen: set[str] = set()
     for folder in folders:
         for parent in within_repository(Path(folder)):
@@ -249,5 +249,5 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
             for file in (parent / name for name in KUSTOMIZATIONS):
                 try:
                     yield str(file), read_file(file)
-                except OSError:  # nearly always: it is not there
+                except OSError:  # usually it doesn't exist
                     continue

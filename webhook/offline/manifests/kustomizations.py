@@ -1,4 +1,4 @@
-"""Find the kustomizations and charts to render, the files that each reads, and what forbids rendering it."""
+"""Find the kustomizations and charts to render, the files that each reads, and why one must not be rendered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-"""The names that kustomize looks for, of kustomizations and of components.
+"""The file names of kustomizations and components.
 
 Source: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
 """
@@ -31,22 +31,22 @@ _PATCHES: Final = frozenset({"patches", "patchesstrategicmerge", "patchesjson690
 _PLUGINS: Final = frozenset({"generators", "transformers", "validators"})
 _FOLDERS: Final = _RESOURCES | {"components"} | _PLUGINS
 _PATHS: Final = _FOLDERS | _PATCHES | {"configurations", "crds", "env", "envs", "files", "path"}
-"""Fields whose texts are paths, at any depth. Go's JSON decoder ignores the letter case of fields."""
+"""Fields with paths, at any depth. Go's JSON decoder ignores the letter case of field names."""
 
 _TEXTS: Final = frozenset({"annotations", "commonannotations", "commonlabels", "labels"})
-"""Fields below which no text is a path, whatever its key."""
+"""Fields below which no text is a path, regardless of its key."""
 
 _REMOTE: Final = re.compile(r"https?:", re.IGNORECASE)
 _LOADED_BY_HELM: Final = (CHART, "values.yaml", "templates", "crds", "charts")
 
 
 def is_kustomization(path: str) -> bool:
-    """Return whether a file is a kustomization, by its name."""
+    """Return whether a file name is that of a kustomization."""
     return basename(path) in KUSTOMIZATIONS
 
 
 def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
-    """Return the paths of files that kustomizations use as patches alone."""
+    """Return the paths of the files that kustomizations use only as patches."""
     patches: set[str] = set()
     resources: set[str] = set()
     for path, data in kustomizations:
@@ -54,7 +54,7 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
             values = [document.value for document in read_documents(data, path)]
         except DocumentError:  # reported when its objects are read
             continue
-        lists = [  # kustomize refuses anything else in these fields, so nothing else may hide a file
+        lists = [  # kustomize rejects other types in these fields, so they hide no files
             (field.casefold(), items)
             for value in values
             if isinstance(value, dict)
@@ -72,14 +72,14 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
 
 
 class Root(msgspec.Struct, frozen=True, kw_only=True):
-    """A kustomization or chart to render: one that no other uses, or that the user names.
+    """A kustomization or chart to render: no other one uses it, or the user names it.
 
     Attributes:
-        folder: as the user sees it.
-        place: the file that problems name, its kustomization.yaml or Chart.yaml.
-        reads: the real paths of the files that rendering reads; of a chart, without what only `.Files` reads.
+        folder: the folder as the user sees it.
+        place: the file to name in problems: kustomization.yaml or Chart.yaml.
+        reads: the real paths of the files that rendering reads, except those that a chart reads only through `.Files`.
         refused: why it must not be rendered; empty if it may be.
-        trusted: the user names it, so that it may use the network.
+        trusted: whether the user names it, so that it may use the network.
     """
 
     folder: str
@@ -91,15 +91,15 @@ class Root(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def command(self) -> str:
-        """Return the command by which the user can render it."""
+        """Return the user's command to render it."""
         return f"{'helm template' if self.is_chart else 'kustomize build'} {shlex.quote(escaped_name(self.folder))}"
 
 
 class Rendered(Document, frozen=True):
-    """A document that a program printed, with the text of the document that it comes from, if that is known.
+    """A document in the output of a program, with the text of its source document, if known.
 
     Attributes:
-        command: what printed it.
+        command: the program's command.
     """
 
     command: str = ""
@@ -110,10 +110,10 @@ class RefusedError(Exception):
 
 
 def roots_of(files: Sequence[str], boundary: str) -> list[Root]:
-    """Return what to render of these kustomizations and charts, so that each is rendered or read by one that is.
+    """Return the roots to render, so that each of these kustomizations and charts is rendered or read by a root.
 
-    Neither a component nor a library chart can be rendered by itself. Nothing outside of the boundary, a real folder,
-    is to be read.
+    Components and library charts can't be rendered alone. Rendering must read nothing outside the boundary, a real
+    folder.
     """
     tree = _Tree(boundary)
     given = {os.path.realpath(dirname(file) or "."): file for file in files if is_kustomization(file)}
@@ -121,7 +121,7 @@ def roots_of(files: Sequence[str], boundary: str) -> list[Root]:
     used = {target for folder in given for target in tree.folders_of(folder) if target != folder}
     roots: list[Root] = []
     covered: set[str] = set()
-    # Of kustomizations that use each other, the first one is rendered: its error names the cycle.
+    # If kustomizations form a cycle, render the first one: its error names the cycle.
     for folder in sorted(buildable, key=used.__contains__):
         if folder not in covered:
             reads, folders, refused = tree.walk(folder)
@@ -137,7 +137,7 @@ def _root(file: str, reads: Iterable[str], refused: str) -> Root:
 
 
 class _Tree:
-    """The kustomizations of a repository, each of which is read once."""
+    """The kustomizations of a repository, each read once."""
 
     def __init__(self, boundary: str) -> None:
         self._boundary = boundary
@@ -157,7 +157,7 @@ class _Tree:
         return self._values[folder]
 
     def is_buildable(self, folder: str) -> bool:
-        """Return whether kustomize can build a folder by itself. Flux has a kind Kustomization, too."""
+        """Return whether kustomize can build this folder alone. Flux also has a kind named Kustomization."""
         values, _ = self._read(folder)
         first = values[0] if values and isinstance(values[0], dict) else {}
         group = str(first.get("apiVersion") or KUSTOMIZE_GROUP).partition("/")[0]
@@ -170,7 +170,7 @@ class _Tree:
                 yield os.path.realpath(join(folder, path))
 
     def walk(self, folder: str) -> tuple[frozenset[str], set[str], str]:
-        """Return the files and folders that a build reads, and why it must not be built."""
+        """Return the files and folders that a build reads, and why it must not run."""
         files: set[str] = set()
         folders: set[str] = set()
         refused = ""
@@ -196,16 +196,16 @@ class _Tree:
         return frozenset(files), folders, refused
 
     def _target(self, folder: str, field: str, path: str) -> str:
-        """Return the real path of what a field names; empty if there is nothing.
+        """Return the real path that a field names; empty if it doesn't exist.
 
-        Raise RefusedError if it is not in the boundary, or if rendering it could use the network.
+        Raise RefusedError if it is outside the boundary, or rendering it could use the network.
         """
         if field in _PLUGINS:
             raise RefusedError("plugins are disabled")
         if field in {"files", "env", "envs"}:
             path = path.partition("=")[2] or path  # KEY=FILE
         if "\n" in path:
-            return ""  # a patch
+            return ""  # an inline patch
         if _REMOTE.search(path):
             raise RefusedError(f"{path} is remote, and nothing is read from the network")
         target = os.path.realpath(join(folder, path))
@@ -218,14 +218,14 @@ class _Tree:
 
 
 def _refuse_outside(file: str, boundary: str) -> None:
-    """Raise RefusedError if a path leads out of the boundary."""
+    """Raise RefusedError if a path is outside the boundary."""
     real = os.path.realpath(file)
     if not f"{real}/".startswith(f"{boundary.rstrip('/')}/"):
         raise RefusedError(f"{os.path.relpath(file)} leads out of {os.path.relpath(boundary)}")
 
 
 def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each text that kustomize may take for a path, with its field in lower case."""
+    """Yield each text that kustomize may read as a path, with its field in lower case."""
     if isinstance(value, dict):
         for key, member in value.items():
             if key.casefold() not in _TEXTS:
@@ -238,7 +238,7 @@ def _paths(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _chart(file: str, boundary: str) -> Root | None:
-    """Return a chart to render, or None if it is a library or a part of another chart."""
+    """Return a chart to render, or None if it is a library or part of another chart."""
     folder = dirname(file) or "."
     reads: set[str] = set()
     refused = ""
@@ -248,7 +248,7 @@ def _chart(file: str, boundary: str) -> Root | None:
             return None
         charts, name = Path(folder).absolute().parent, Path(folder).absolute().name
         parent = charts.parent / CHART
-        is_loaded = charts.name == "charts" and not name.startswith((".", "_"))  # as Helm's loader does
+        is_loaded = charts.name == "charts" and not name.startswith((".", "_"))  # like Helm's loader
         if is_loaded and parent.is_file() and not _is_library(str(parent)):
             return None
         _files_of(folder, boundary)
@@ -265,7 +265,7 @@ def _is_library(file: str) -> bool:
 
 
 def _files_of(path: str, boundary: str) -> set[str]:
-    """Return the real paths of the files below a path, links followed. Raise RefusedError if one leads out."""
+    """Return the real paths of the files below a path, following links. Raise RefusedError for a path outside."""
     files: set[str] = set()
     folders: set[str] = set()
     waiting = [path]

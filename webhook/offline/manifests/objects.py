@@ -1,4 +1,4 @@
-"""Read Kubernetes objects from files and folders, for ``check`` and for ``--state``."""
+"""Read Kubernetes objects from files and folders, for the paths and for ``--state``."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manife
 _NONE_IGNORED: Final = Ignored(Globs(()))
 
 PROBLEMS_AT_MOST: Final = 100
-"""Problems of one file that are reported: more than a user corrects before the next run. A file of 64 MiB can have
-some 10 million."""
+"""The maximum number of reported problems of a file: more than a user fixes before the next run. A file of 64 MiB can
+have about 10 million."""
 
 OBJECTS_AT_MOST: Final = 250_000
-"""Objects, and documents that are none, which one process reads: ten times what 94 public repositories hold together
-(24,786). An object of 555 bytes takes 4.6 KB and 0.1 ms to read, so this many take 1.2 GB and half a minute."""
+"""The maximum number of objects and other documents that a process reads: ten times as many as in 94 public
+repositories (24,786). An object of 555 bytes takes 4.6 KB and 0.1 ms, so this many take 1.2 GB and half a minute."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
     """One Kubernetes object of a file.
 
     Attributes:
-        document: the document it is, or is an item of.
-        path: where in the document: nothing, or ``("items", 3)`` in a List.
-        api_version, kind: its own, or what the list that it is in says.
+        document: the document that the object is in.
+        path: the position in the document: empty, or ``("items", 3)`` in a List.
+        api_version, kind: the object's, or inherited from its list.
     """
 
     document: Document
@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """Return the file, as it was given."""
+        """Return the file as given."""
         return self.document.file
 
     @property
@@ -77,51 +77,51 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Return the ``metadata``; empty where there is none."""
+        """Return the ``metadata``; empty if there is none."""
         return mapping(self.value, "metadata")  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:
-        """Return the name, empty if the API server generates one."""
+        """Return the name; empty if the API server generates it."""
         return self.metadata.get("name") or ""
 
     @property
     def namespace(self) -> str:
-        """Return the namespace as it is written, if any."""
+        """Return the written namespace, if any."""
         return self.metadata.get("namespace") or ""
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels. A null is an empty string, as in the API server."""
+        """Return the labels. As in the API server, null becomes an empty string."""
         return {key: text or "" for key, text in (self.metadata.get("labels") or {}).items()}
 
     @property
     def shown_name(self) -> str:
-        """Return the name for people: ``generateName`` if the API server generates it."""
+        """Return the name to show: ``generateName`` if the API server generates the name."""
         return self.name or self.metadata.get("generateName") or ""
 
     @property
     def line(self) -> int:
-        """Return the line where the object begins, from 1."""
+        """Return the first line of the object, from 1."""
         return self.document.position(self.path)[0] if self.path else self.document.line
 
     @property
     def named(self) -> Manifest:
-        """Return the object with nothing but its place, its kind and its name."""
+        """Return the object reduced to its position, kind, and name."""
         metadata = {key: self.metadata[key] for key in ("name", "namespace", "generateName") if key in self.metadata}
         document = Document(self.file, self.line, None)
         return Manifest(document, (), self.api_version, self.kind, {"metadata": metadata})
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return line and column, from 1, of a field, or of its deepest ancestor that exists."""
+        """Return the line and column, from 1, of a field or its deepest existing ancestor."""
         return self.document.position((*self.path, *path))
 
     def problem(self, path: FieldPath, text: str) -> Problem:
-        """Return a problem with a field of the object."""
+        """Return a problem in a field of the object."""
         return Problem(self.file, *self.document.position((*self.path, *path)), field_path(path), text)
 
     def malformed(self, error: MalformedObjectError) -> Problem:
-        """Return the problem for a field of the wrong type, and say how to fill in a placeholder."""
+        """Return the problem of a field with the wrong type. For a placeholder, suggest how to fill it in."""
         path = parse_field_path(error.field)
         value: Any = self.value
         for step in path:
@@ -131,17 +131,17 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """A file or object that could not be read.
+    """A file or object that can't be read.
 
     Attributes:
-        kinds: the kinds of objects that it may hold; None if it may hold any.
+        kinds: the kinds of objects that it may contain; None means any.
     """
 
     file: str
     kinds: frozenset[str] | None = None
 
     def may_hold(self, kinds: Iterable[str]) -> bool:
-        """Return whether it may hold an object of one of these kinds."""
+        """Return whether it may contain an object of one of these kinds."""
         return self.kinds is None or not self.kinds.isdisjoint(kinds)
 
 
@@ -149,12 +149,12 @@ class Manifests(msgspec.Struct):
     """The objects in files and folders.
 
     Attributes:
-        objects: in the order of the paths, of the files' names below a folder, and of the file.
-        skipped: documents in folders that are no Kubernetes objects, and files that are Helm templates.
-        problems: what could not be read; everything else was.
-        unread: the kinds of objects that may be in what could not be read.
-        count: number of objects and documents that were read.
-        lost: number of problems with the file that is being read.
+        objects: the objects, in the order of the paths, by file name below a folder, and in file order.
+        skipped: the number of documents in folders that aren't Kubernetes objects, and of Helm templates.
+        problems: the inputs that can't be read. All other inputs are read.
+        unread: the kinds of objects that the unreadable inputs may contain.
+        count: the number of objects and documents read.
+        lost: the number of problems in the current file.
     """
 
     objects: list[Manifest] = []
@@ -165,16 +165,16 @@ class Manifests(msgspec.Struct):
     lost: int = 0
 
     def add_one(self) -> None:
-        """Count an object, or a document that is none. Raise TooManyError if there are too many."""
+        """Count an object or other document. Raise TooManyError if the limit is exceeded."""
         self.count += 1
         if self.count > OBJECTS_AT_MOST:
             text = f"the files hold more than {OBJECTS_AT_MOST} objects; judge one folder at a time, or --ignore some"
             raise TooManyError(text)
 
     def lose(self, problem: Problem, kinds: frozenset[str] | None) -> None:
-        """Add a problem because of which objects of these kinds may be missing, or of any kind if that is None.
+        """Add a problem that may hide objects of these kinds, or of any kind for None.
 
-        Raise TooManyError if the file has too many.
+        Raise TooManyError if the file has too many problems.
         """
         if self.lost >= PROBLEMS_AT_MOST:
             raise TooManyError(f"more than {PROBLEMS_AT_MOST} problems; correct these, or pass another file")
@@ -184,13 +184,13 @@ class Manifests(msgspec.Struct):
 
 
 class TooManyError(Exception):
-    """Too many objects or problems. The text says what to do."""
+    """Too many objects or problems. The text has the fix."""
 
 
 def read_manifests(paths: Iterable[str | Path]) -> Manifests:
-    """Read every Kubernetes object in these files and folders. Mistakes are in the result; nothing is raised.
+    """Read every Kubernetes object in these files and folders. The result contains the mistakes; nothing is raised.
 
-    A path is a file, a folder (every ``*.yaml``, ``*.yml`` and ``*.json`` below), or ``-`` for standard input.
+    A path is a file, a folder (every ``*.yaml``, ``*.yml``, and ``*.json`` below), or ``-`` for standard input.
     """
     sources = find_manifest_files(paths, _NONE_IGNORED)
     manifests = Manifests(skipped=len(sources.left_to_others))
@@ -246,7 +246,7 @@ def _read(source: ManifestFile, manifests: Manifests) -> None:
 
 
 def _kinds_of(value: Any) -> frozenset[str] | None:
-    """Return the kind of something that is no object. Return None if it may be any."""
+    """Return the kind of a value that isn't an object, or None if it may be any."""
     if not isinstance(value, dict):
         return frozenset()
     kind = value.get("kind")
@@ -260,14 +260,14 @@ def _is_object(value: Any) -> bool:
 
 
 def _is_misspelt_object(value: Any) -> bool:
-    """Return whether a value has ``apiVersion`` and ``kind``, but in other letter case, or not as text."""
+    """Return whether a value has ``apiVersion`` and ``kind`` in another letter case or not as text."""
     return isinstance(value, dict) and "metadata" in value and {*map(str.casefold, value)} >= _FOLDED
 
 
 def _add(document: Document, path: FieldPath, value: Any, inherited: str, manifests: Manifests) -> None:
     """Add an object, or the items of a list.
 
-    ``inherited`` is what a ``PodList`` says of its items, as ``v1 Pod``.
+    ``inherited`` is the type that a ``PodList`` gives its items, such as ``v1 Pod``.
     """
     if inherited and isinstance(value, dict):
         api_version, _, kind = inherited.partition(" ")
@@ -295,7 +295,7 @@ def _add(document: Document, path: FieldPath, value: Any, inherited: str, manife
 
 
 class _Metadata(msgspec.Struct):
-    """The metadata as far as the API server refuses other types before any webhook sees the object."""
+    """The metadata fields whose types the API server checks before it calls webhooks."""
 
     name: str | None = None
     generateName: str | None = None
@@ -309,7 +309,7 @@ class _Object(msgspec.Struct):
 
 
 def problem_with(manifest: Manifest) -> Problem | None:
-    """Return the problem with an object's metadata, or with a Node. Nothing else may read an object that has one.
+    """Return the problem with an object's metadata, or with a Node. An object with a problem must not be read further.
 
     A Node without its taints would seem to admit every Pod.
     """
@@ -327,7 +327,7 @@ def problem_with(manifest: Manifest) -> Problem | None:
 def node_of(manifest: Manifest) -> Node:
     """Return the spec and status of a Node.
 
-    Raise MalformedObjectError if it does not have the types of a Node.
+    Raise MalformedObjectError if the types are wrong.
     """
     value = deepcopy({key: manifest.value[key] for key in ("spec", "status") if key in manifest.value})
     drop_nulls(value)

@@ -1,6 +1,6 @@
-"""Read the state of a cluster from manifests: its node pools, the labels of its namespaces, and its Nodes.
+"""Read a cluster's state from manifests: its node pools, namespace labels, Nodes, budgets, and autoscalers.
 
-Node pools may be items of a list in one file: the node groups of eksctl's ClusterConfig.
+Node pools can be list items in a file: the node groups of eksctl's ClusterConfig.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 DEFAULT_NAMESPACE: Final = "default"
-"""The namespace of an object that names none."""
+"""The namespace of an object without one."""
 
 
-class StateErrors(Exception):  # noqa: N818 - it is several
+class StateErrors(Exception):  # noqa: N818 - several errors
     """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -48,10 +48,9 @@ class StateErrors(Exception):  # noqa: N818 - it is several
 
 
 class FileState(FixedState):
-    """The `ClusterState` that files describe, read once: the caller watches them.
+    """The `ClusterState` that files describe, read once. The caller watches the files.
 
-    Everything that is not in the files is not in the cluster. Raise StateErrors with everything that can't be read,
-    with file and line.
+    The cluster has nothing that isn't in the files. Raise StateErrors with all problems if a file can't be read.
     """
 
     def __init__(self, paths: Iterable[Path], providers: Mapping[str, Provider]) -> None:
@@ -62,7 +61,7 @@ class FileState(FixedState):
 
 
 def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
-    """Return the kinds of objects that say something about others: the state of the cluster, and other kinds."""
+    """Return the kinds of objects that affect others: the cluster's state, and CustomResourceDefinitions."""
     readers = [reader for provider in providers for reader in provider.readers]
     return frozenset(
         {
@@ -77,11 +76,11 @@ def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
 def view_of(
     manifests: Iterable[Manifest], providers: Mapping[str, Provider], *, complete: bool, offline: bool = True
 ) -> ClusterView:
-    """Return the view of a cluster that has these objects.
+    """Return the view of a cluster with these objects.
 
-    Of two objects with the same identity the later counts. ``complete``: the cluster has no other node pools and
-    PodDisruptionBudgets; else only if there is one among them. ``offline``: the objects are all that is known, so pools
-    that describe one cluster describe this one, unless there are Nodes or a provider says which cluster this is.
+    If two objects have the same identity, the later one counts. ``complete``: the cluster has no other node pools and
+    PodDisruptionBudgets; otherwise this holds only if there is at least one. ``offline``: nothing else is known, so
+    pools that describe one cluster describe this one, unless there are Nodes or a provider names this cluster.
     """
     all_readers, all_sizers = readers_by_resource(providers.values()), sizers_by_resource(providers.values())
     readers = {(reader.any.group, reader.any.kind): reader for reader in all_readers.values()}
@@ -100,7 +99,7 @@ def view_of(
             value = _with_namespace(manifest)
             sizes[manifest.kind, value["metadata"]["namespace"], manifest.name] = sizes_in(value, same_kind)
         elif (manifest.api_version, manifest.kind) == ("v1", "Namespace"):
-            # Applying a Namespace leaves the labels that its manifest does not name.
+            # Applying a Namespace keeps the labels that its manifest doesn't name.
             applied = namespaces.get(manifest.name, {})
             namespaces[manifest.name] = namespace_labels(manifest.name, {**applied, **manifest.labels})
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
@@ -130,7 +129,7 @@ def _with_namespace(manifest: Manifest) -> dict[str, Any]:
 
 
 def _budget(manifest: Manifest) -> DisruptionBudget | None:
-    """Return the disruption budget, or None if it can't be read: what it covers is unknown then."""
+    """Return the disruption budget, or None if it can't be read, so its coverage is unknown."""
     try:
         return disruption.budget_from(manifest.value)
     except MalformedObjectError:
@@ -138,14 +137,14 @@ def _budget(manifest: Manifest) -> DisruptionBudget | None:
 
 
 class ListedPool(Manifest, frozen=True):
-    """A node pool as an object: ``spec`` is the item, and the namespace the name of the object that lists it."""
+    """A node pool as an object. ``spec`` is the list item, and the namespace is the name of the listing object."""
 
     def position_of(self, path: FieldPath) -> tuple[int, int]:
-        """Return line and column, from 1, of a field as `written_field` names it."""
+        """Return the line and column, from 1, of a field named by `written_field`."""
         return self.document.position(path or self.path)
 
     def written_field(self, field: str) -> str:
-        """Return the field of the object that lists the pool."""
+        """Return the field in the object that lists the pool."""
         item = field_path(self.path)
         if field.startswith("metadata"):
             return f"{item}.name"
@@ -153,7 +152,7 @@ class ListedPool(Manifest, frozen=True):
 
 
 def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> list[Manifest]:
-    """Return the manifests, and behind each the node pools that it lists."""
+    """Return the manifests, each followed by the node pools that it lists."""
     lists = _lists(providers)
     return [
         pool
@@ -163,14 +162,14 @@ def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provide
 
 
 def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> Iterator[Problem]:
-    """Yield the problems with lists that are none, and with items of which no pool can be made."""
+    """Yield the problems with fields that aren't lists, and with items that aren't node pools."""
     lists = _lists(providers)
     for manifest in manifests:
         yield from (item for item in _items(manifest, lists) if not isinstance(item, ListedPool))
 
 
 def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[PoolReader, str]]]:
-    """Return the readers of listed pools, each with the field of the list, by API group and kind of what lists them."""
+    """Return the readers of listed pools with the list's field, by the API group and kind of the listing object."""
     lists: dict[tuple[str, str], list[tuple[PoolReader, str]]] = {}
     for reader in (reader for provider in providers for reader in provider.readers):
         if (listed := reader.listed_in) is not None:
@@ -181,7 +180,7 @@ def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[Po
 def _items(
     manifest: Manifest, lists: Mapping[tuple[str, str], list[tuple[PoolReader, str]]]
 ) -> Iterator[ListedPool | Problem]:
-    """Yield the node pools that an object lists, and a problem for each item that is none."""
+    """Yield the node pools that an object lists, and a problem for each invalid item."""
     for reader, field in lists.get((manifest.group, manifest.kind), ()):
         items = manifest.value.get(field)
         if not isinstance(items, list | None):
