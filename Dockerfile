@@ -2,7 +2,7 @@
 #   docker buildx imagetools inspect python:3.13-slim-trixie
 ARG PYTHON=python:3.13.15-slim-trixie@sha256:9d2e5553305c7c7b0097999bb17187c69b921ccd6bc9d40e4bb5ebe652c00285
 
-# The programs of a rehearsal's control plane, only for the target `rehearsal`. Keep webhook/rehearse/controlplane/images.py equal.
+# The programs of a rehearsal's control plane, only for the target `rehearsal`. Keep the digests in webhook/rehearse/controlplane/images.py in sync.
 ARG ETCD=registry.k8s.io/etcd@sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5
 ARG KWOK=registry.k8s.io/kwok/kwok@sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0
 ARG KUBE_APISERVER=registry.k8s.io/kube-apiserver@sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70
@@ -22,10 +22,10 @@ ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0 PYTHONDONTWRITEBYTEC
     PIP_NO_COMPILE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 COPY requirements ./requirements
-# The shipped environment has no pip. It is created at its final path, because its scripts contain the path.
+# The shipped environment has no pip. Create it at its final path, because its scripts contain the path.
 RUN python -m venv --without-pip /opt/spotgate \
  && python -m pip --python /opt/spotgate install --require-hashes --requirement requirements/runtime.txt
-# The build tools are locked too, and aren't shipped.
+# The build tools are also locked, but aren't shipped.
 RUN python -m venv --without-pip /opt/build \
  && python -m pip --python /opt/build install --require-hashes --requirement requirements/build.txt
 COPY . .
@@ -45,8 +45,8 @@ LABEL org.opencontainers.image.title="spotgate" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.source="${SOURCE}"
 COPY --from=build /rootfs/ /
-# The last two variables: glibc returns the memory of large requests. By default, it keeps up to 32 MiB of each arena.
-# Below 256 KiB, the size of uvloop's decryption buffer, each request would map and unmap memory, for 0.1 ms of CPU or more.
+# The MALLOC variables make glibc return the memory of large requests. By default, it keeps up to 32 MiB of each arena.
+# With a threshold below 256 KiB, the size of uvloop's decryption buffer, each request would map and unmap memory, which takes 0.1 ms or more.
 ENV PATH=/opt/spotgate/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     MALLOC_TRIM_THRESHOLD_=524288 MALLOC_MMAP_THRESHOLD_=524288
 USER 65532:65532

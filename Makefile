@@ -54,7 +54,7 @@ mutants: venv ## Measure the mutation score of engine, rules, capacity, and poli
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/mutants.txt
 	$(BIN)/python -m tests.mutants
 
-# Four workers even on two processors, because each waits more than half of the time. GOGC: control planes collect garbage less often.
+# Four workers even on two processors, because each waits more than half of the time. GOGC=400 reduces garbage collection in control planes.
 test-cluster: venv ## Run the tests that need a real API server; the first run builds it, which takes minutes
 	$(ASSETS) GOGC=400 $(BIN)/pytest -n 4 -m "not alone" tests/controlplane tests/rehearse
 	$(ASSETS) GOGC=400 $(BIN)/pytest -m alone tests/controlplane
@@ -78,7 +78,7 @@ golden: venv ## Regenerate golden files, the schema, the webhooks, and the gener
 	$(BIN)/python -m tests.golden.regenerate
 	$(BIN)/python -m tests.integrations.repos
 
-# Free memory as in the image: see the Dockerfile.
+# Use the memory settings of the image: see the Dockerfile.
 AS_IN_IMAGE := MALLOC_TRIM_THRESHOLD_=524288 MALLOC_MMAP_THRESHOLD_=524288
 
 bench: venv ## Measure latency and throughput
@@ -102,7 +102,7 @@ chaos: venv ## Count wrong verdicts on a real API server during faults of replic
 bench-peers: venv ## Compare `check` with gator and kyverno, on the same manifests
 	$(BIN)/python -m bench.peers
 
-# Locks for all platforms and Python 3.11 or later; dev has the versions of runtime. `make lock UPGRADE=--upgrade` takes newer ones.
+# Lock files for all platforms and Python 3.11 or later. dev uses the versions of runtime. `make lock UPGRADE=--upgrade` upgrades them.
 LOCK := .lock-venv
 COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
