@@ -96,7 +96,7 @@ def test_a_run_times_out_and_says_so() -> None:
 
     watches: Any = SimpleNamespace(pods={}, budgets={}, quotas={})
     quiet: Any = SimpleNamespace(over=True, wait=wait, abandoned=set())
-    workloads: Any = SimpleNamespace(known={}, missing=Counter, here=list)
+    workloads: Any = SimpleNamespace(known={}, missing=Counter, pods=list)
     writer: Any = None
     reclaim = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)
     asyncio.run(reclaim.run([PLAIN], []))

@@ -80,7 +80,7 @@ class ControlPlane:
 
     def wait_until_ready(self) -> None:
         """Wait until the API server's /readyz succeeds. Raise ControlPlaneError."""
-        self.wait_for("the API server", lambda: answer_of(f"{self.url}/readyz", self.credentials.authority))
+        self.wait_for("the API server", lambda: fetch(f"{self.url}/readyz", self.credentials.authority))
 
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
         """Return the probe's first result that isn't None. Raise ControlPlaneError on a timeout or if a server ends."""
@@ -117,7 +117,7 @@ def reserve_control_plane(binaries: Mapping[str, Path]) -> Iterator[ControlPlane
                 process.kill()
 
 
-def answer_of(url: str, authority: Path | None = None) -> str | None:
+def fetch(url: str, authority: Path | None = None) -> str | None:
     """Return the body of the server's response, or None if the request fails. ``authority`` is the server's CA."""
     tls = ssl.create_default_context(cafile=authority) if authority is not None else None
     try:

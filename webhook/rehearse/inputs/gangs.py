@@ -72,8 +72,8 @@ def _jobs(value: JSON) -> Iterator[JSON]:
         # The JobSet controller restarts a gang by recreating all Jobs.
         spec = merge_patch(part["template"]["spec"], {"template": {"metadata": {"labels": labels}}})
         for index in range(part.get("replicas", 1)):
-            made = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
-            yield _owned(made, value, f"{part['name']}-{index}", labels)
+            job = {"apiVersion": "batch/v1", "kind": "Job", "spec": spec}
+            yield _owned(job, value, f"{part['name']}-{index}", labels)
 
 
 def _groups(value: JSON) -> Iterator[JSON]:
@@ -92,7 +92,7 @@ def _groups(value: JSON) -> Iterator[JSON]:
             )
 
 
-def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
+def _owned(value: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSON:
     """Return an object as created by the owner's controller. ``name`` is the suffix of its name."""
     metadata = owner["metadata"]
     uid = metadata.get("uid") or "00000000-0000-0000-0000-000000000000"
@@ -103,5 +103,5 @@ def _owned(made: JSON, owner: JSON, name: str, labels: Mapping[str, str]) -> JSO
         "labels": labels,
         "ownerReferences": [{**reference, "controller": True}],
     }
-    owned: JSON = merge_patch(made, {"metadata": own})
+    owned: JSON = merge_patch(value, {"metadata": own})
     return owned

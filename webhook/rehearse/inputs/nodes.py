@@ -86,7 +86,7 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     return RehearsedNode(value, name, provider, pool, spot)
 
 
-def absent(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
+def no_such_node(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
     """Return the error for a name that matches no Node; ``there`` contains the existing names."""
     names = f"{what}s: {listed(there, _LISTED) or 'none'}"
     return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {names}")

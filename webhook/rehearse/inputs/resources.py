@@ -82,7 +82,7 @@ KINDS: Final = (
     POD := RehearsedKind("", "Pod", "pods"),
 )
 BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
-MAKERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
+POD_OWNERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)
 """The kinds whose controllers create a number of Pods."""
 
 CONTROLLED_HERE: Final = frozenset({REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, DAEMON_SET})

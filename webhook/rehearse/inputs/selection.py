@@ -16,7 +16,7 @@ from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.documents.model import merge_patch
-from webhook.rehearse.inputs.nodes import absent, allocatable_by_type, node_numbers, node_of_pool, read_node
+from webhook.rehearse.inputs.nodes import allocatable_by_type, no_such_node, node_numbers, node_of_pool, read_node
 from webhook.rehearse.result import ReclaimWindow
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _named(wanted: str, prefix: str, name: str, snapshot: ClusterSnapshot) -> tu
         if prefix == "selector":  # too many to list all
             key = name.partition("=")[0]
             there = [label for label in there if label.startswith(f"{key}=")] or there
-        raise absent(f"--lose {wanted}", what, name, there)
+        raise no_such_node(f"--lose {wanted}", what, name, there)
     spot = [node for node in selected if node.spot]
     if not prefix:
         pools = [str(pool) for pool in snapshot.pools if pool.is_named(name)]
@@ -181,7 +181,7 @@ def grown_nodes(growth: Iterable[Growth], snapshot: ClusterSnapshot) -> list[tup
             pool = next((pool for pool in pools if pool.is_named(name)), None)
             if pool is None:
                 there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
-                raise absent(f"--grow {name}", "pool", name, sorted(there))
+                raise no_such_node(f"--grow {name}", "pool", name, sorted(there))
             model = node_of_pool(pool, 0, providers, {**allocatable_by_type(nodes), **snapshot.allocatable})
         for index in node_numbers(number, f"--grow {name}"):
             named = f"{name}-grown-{index}"

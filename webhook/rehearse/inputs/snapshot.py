@@ -111,13 +111,13 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> C
         elif kind.namespaced or not manifest.name.startswith(_SYSTEM_CLASSES):
             existing.append(_as_stored(value, source.rolled_out))
     # Quotas need their Namespace, but NamespaceAutoProvision creates it only with the first Pod.
-    there = {value["metadata"]["name"] for value in existing if value["kind"] == NAMESPACE.kind}
+    present = {value["metadata"]["name"] for value in existing if value["kind"] == NAMESPACE.kind}
     limited = {value["metadata"]["namespace"] for value in existing if value["kind"] == QUOTA.kind}
-    missing = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in limited - there)
+    missing = ({"apiVersion": "v1", "kind": NAMESPACE.kind, "metadata": {"name": name}} for name in limited - present)
     existing += map(_as_stored, missing)
-    made, left_out = _made_of_others(others, [*existing, *(manifest.value for manifest in created)], bundle)
-    created += made
-    notes = [*source.notes, *left_out]
+    generated, omitted = _generated_objects(others, [*existing, *(manifest.value for manifest in created)], bundle)
+    created += generated
+    notes = [*source.notes, *omitted]
     if not source.live:
         created += _storage_classes_for([*existing, *(manifest.value for manifest in created)])
     nodes = [read_node(value, pools, bundle.providers) for value in existing if value["kind"] == NODE.kind]
@@ -185,7 +185,7 @@ def _exists_before(kind: RehearsedKind, value: JSON) -> bool:
     return runs or kind in {NAMESPACE, QUOTA} or bool(value["metadata"].get("uid"))
 
 
-def _made_of_others(
+def _generated_objects(
     others: Iterable[Manifest], objects: Iterable[JSON], bundle: Bundle
 ) -> tuple[list[Manifest], list[str]]:
     """Return the Jobs and Pods of workloads whose controllers a rehearsal doesn't run, and notes on omitted kinds.
@@ -204,13 +204,13 @@ def _made_of_others(
         if (manifest.kind, manifest.namespace or "default", manifest.name) in owners:
             continue
         try:
-            made = pods_without_controller({**manifest.value, "metadata": manifest.metadata})
+            children = pods_without_controller({**manifest.value, "metadata": manifest.metadata})
         except (AttributeError, KeyError, TypeError) as error:
             raise CannotJudgeError(
                 f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
             ) from None
-        created += (structs.replace(manifest, value=value) for value in made)
-        if not made and (manifest.group, manifest.kind) not in pools:
+        created += (structs.replace(manifest, value=value) for value in children)
+        if not children and (manifest.group, manifest.kind) not in pools:
             unread.add(manifest.kind)
     about = "these kinds have no controller here; if their objects have Pods, pass these as a cluster has them"
     return created, [f"{', '.join(sorted(unread))}: {about}"] if unread else []

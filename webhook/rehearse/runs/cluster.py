@@ -21,7 +21,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.offline.manifests.objects import read_manifests
 from webhook.registration.configurations import configurations
 from webhook.rehearse.controlplane import servers
-from webhook.rehearse.controlplane.control_plane import ControlPlaneError, answer_of, reserve_control_plane
+from webhook.rehearse.controlplane.control_plane import ControlPlaneError, fetch, reserve_control_plane
 from webhook.rehearse.controlplane.process import reserve_port
 from webhook.rehearse.inputs.nodes import CREATED
 from webhook.rehearse.inputs.resources import kind_of_object
@@ -112,7 +112,7 @@ def start_rehearsal_cluster(
         plane.start_etcd()
         webhook = _start_webhook(plane, options, snapshot)
         own = (_WEBHOOK_KEY, json.dumps(_configuration(snapshot.bundle, plane, webhook)).encode())
-        plane.wait_for("etcd", lambda: answer_of(f"{plane.etcd_url}/health"))
+        plane.wait_for("etcd", lambda: fetch(f"{plane.etcd_url}/health"))
         _load(plane, (*contents, own))
         plane.start_api_server(
             servers.NO_SERVICE_ACCOUNTS,

@@ -68,7 +68,7 @@ class Drain:
                 by_node[pod.seen.node].append((_tier(pod.seen) if window.tiers else 0, pod))
         for on_node in by_node.values():
             first = min(tier for tier, _ in on_node)
-            yield from (pod for tier, pod in on_node if tier == first and pod.seen.lives)
+            yield from (pod for tier, pod in on_node if tier == first and pod.seen.alive)
 
     def why_left(self, pod: RehearsedPod) -> str:
         """Return why the drain didn't try to evict the Pod, or an empty string if its node isn't drained."""

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from webhook.rehearse.controlplane.control_plane import answer_of
+from webhook.rehearse.controlplane.control_plane import fetch
 from webhook.rehearse.inputs.resources import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET
 from webhook.rehearse.runs.watching import READY, STOPPED
 
@@ -98,26 +98,26 @@ class Quiet:
     def _busy_pods(self) -> Iterator[str]:
         for pod in self._watches.pods.values():
             name = "/".join(pod.metadata.key)
-            if pod.lives and not pod.node and not self._is_judged(pod):
+            if pod.alive and not pod.node and not self._is_judged(pod):
                 yield f"Pod {name} waits for the scheduler"
             if pod.terminating and STOPPED in pod.annotations:
                 yield f"Pod {name} is being deleted"
-            is_to_be_ready = pod.node and pod.lives and READY in pod.annotations
+            is_to_be_ready = pod.node and pod.alive and READY in pod.annotations
             if is_to_be_ready and not (pod.ready or pod.status.condition("DisruptionTarget").type):
                 yield f"Pod {name} is getting ready"
 
     def _busy_owners(self) -> Iterator[str]:
         watches = self._watches
         counted = chain(*(watches.owners[kind].values() for kind in (DEPLOYMENT, DAEMON_SET, STATEFUL_SET)))
-        yield from (f"{owner.metadata.name} has not been looked at" for owner in counted if not owner.is_seen)
+        yield from (f"{owner.metadata.name} has not been looked at" for owner in counted if not owner.is_observed)
         refusals = watches.refusals
         pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
         for pod in watches.pods.values():
             if reference := pod.metadata.controller:
                 pods[reference.uid].append(pod)
-        for _, kind, owner in self._workloads.makers():
+        for _, kind, owner in self._workloads.pod_owners():
             made, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
-            living, wanted = sum(pod.lives for pod in made), owner.pods_wanted
+            living, wanted = sum(pod.alive for pod in made), owner.pods_wanted
             if kind is STATEFUL_SET:  # it creates the next Pod only when the previous one is ready or gone
                 busy = not refused and len(made) < wanted and all(pod.ready for pod in made)
             elif kind is JOB:
@@ -136,14 +136,14 @@ class Quiet:
         for key, quota in self._watches.quotas.items():
             if quota.spec.get("hard", {}).keys() != quota.status.hard.keys():
                 yield f"ResourceQuota {key[1]} has not been counted"
-        healthy = Counter(key for pod in self._workloads.here() if pod.seen.ready for key in pod.budgets)
+        healthy = Counter(key for pod in self._workloads.pods() if pod.seen.ready for key in pod.budgets)
         for key, budget in self._watches.budgets.items():
-            counted = budget.is_seen and budget.status.currentHealthy == healthy[key]
+            counted = budget.is_observed and budget.status.currentHealthy == healthy[key]
             if not counted and not budget.status.uncountable:
                 yield f"PodDisruptionBudget {key[1]} has not been counted"
 
     async def _queued(self) -> str:
-        text = await asyncio.to_thread(answer_of, self._cluster.metrics, self._cluster.plane.credentials.authority)
+        text = await asyncio.to_thread(fetch, self._cluster.metrics, self._cluster.plane.credentials.authority)
         queued = {name: float(number) for name, number in _QUEUE.findall(text or "")}
         if not queued:
             return "the scheduler does not answer"

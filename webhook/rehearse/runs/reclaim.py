@@ -20,7 +20,7 @@ from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
 from webhook.rehearse.runs.quiet import LONGEST_RUN
-from webhook.rehearse.runs.remaking import Remaker
+from webhook.rehearse.runs.recreation import Recreator
 from webhook.rehearse.runs.watching import READY, STOPPED
 from webhook.rehearse.runs.writing import together
 
@@ -45,10 +45,10 @@ class Reclaim:
     """A reclaim on a control plane.
 
     Attributes:
-        looks: observations: a second, and the number of Pods by workload and state.
+        samples: the number of Pods by workload and state, each with the second of the observation.
         below: the seconds for which each budget wasn't met.
         missing_before: the missing Pods of each workload before the reclaim.
-        remaker: recreates Pods that no controller here recreates.
+        recreator: recreates Pods that no controller here recreates.
         notes: the events that it couldn't rehearse.
         workloads: the Pods with their workloads.
     """
@@ -56,12 +56,12 @@ class Reclaim:
     def __init__(
         self, writer: Writer, watches: Watches, quiet: Quiet, workloads: Workloads, *, startup: float, seed: int
     ) -> None:
-        self.looks: list[tuple[float, Counter[tuple[WorkloadKey, PodState]]]] = []
+        self.samples: list[tuple[float, Counter[tuple[WorkloadKey, PodState]]]] = []
         self.below: Counter[tuple[str, str]] = Counter()
         self.missing_before: Counter[WorkloadKey] = Counter()
         self.notes: set[str] = set()
         self.workloads = workloads
-        self.remaker = Remaker(writer, workloads)
+        self.recreator = Recreator(writer, workloads)
         self._writer = writer
         self._watches = watches
         self._quiet = quiet
@@ -92,9 +92,9 @@ class Reclaim:
             if stopping:
                 await self._wait()  # free the resources before ready Pods cause their controllers to create more
             await together(self._make_ready(pod) for pod in bound)
-        for pod in self.workloads.here():
-            pod.ran = pod.seen.lives and bool(pod.seen.node)
-            pod.waited = pod.seen.lives and not pod.ran
+        for pod in self.workloads.pods():
+            pod.ran = pod.seen.alive and bool(pod.seen.node)
+            pod.waited = pod.seen.alive and not pod.ran
         self.missing_before = self.workloads.missing()
 
     async def run(self, windows: Sequence[ReclaimWindow], grown: Iterable[tuple[float, JSON]]) -> None:
@@ -134,7 +134,7 @@ class Reclaim:
         self._clock.now = seconds
 
     def _pods_on(self, window: ReclaimWindow) -> list[RehearsedPod]:
-        return [pod for pod in self.workloads.here() if pod.seen.node in window.nodes]
+        return [pod for pod in self.workloads.pods() if pod.seen.node in window.nodes]
 
     # -- between two events ---------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class Reclaim:
         """Wait until the components are idle, handle the changes, and schedule the next eviction attempt."""
         await self._wait()
         self._notice()
-        allowed = filter(self._is_allowed, self._drain.in_turn(self._clock.now, self.workloads.here()))
+        allowed = filter(self._is_allowed, self._drain.in_turn(self._clock.now, self.workloads.pods()))
         if (attempt := self._drain.next_attempt(self._clock.now, allowed)) is not None:
             self._clock.at(attempt, Rank.EVICT, self._evict)
         self._observe_states()
@@ -151,13 +151,13 @@ class Reclaim:
         """Wait until the components are idle, and again after a recount of quotas."""
         await self._quiet.wait()
         if self._watches.quotas and await self._quiet.count_quotas():
-            await self.remaker.ask_again()
+            await self.recreator.retry()
             await self._quiet.wait()
 
     def _take_new(self) -> tuple[list[RehearsedPod], list[RehearsedPod]]:
         """Return the Pods that were bound and the Pods that were deleted since the last call."""
-        pods = self.workloads.here()
-        bound = [pod for pod in pods if pod.seen.begins and pod not in self._bound]
+        pods = self.workloads.pods()
+        bound = [pod for pod in pods if pod.seen.starting and pod not in self._bound]
         stopping = [pod for pod in pods if pod.seen.terminating and pod not in self._stopping]
         self._bound.update(bound)
         self._stopping.update(stopping)
@@ -184,8 +184,8 @@ class Reclaim:
             self._clock.at(self._clock.now + seconds, Rank.STOP, partial(self._stop, pod))
 
     def _observe_states(self) -> None:
-        pods = Counter((pod.workload, pod.state) for pod in self.workloads.here() if not pod.seen.finished)
-        self.looks.append((self._clock.now, pods))
+        pods = Counter((pod.workload, pod.state) for pod in self.workloads.pods() if not pod.seen.finished)
+        self.samples.append((self._clock.now, pods))
 
     # -- the provider's steps -------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Reclaim:
     async def _start_drain(self, window: ReclaimWindow) -> None:
         pods = self._pods_on(window)
         if window.drained_by != "eviction":
-            await together(self._shut_down(pod) for pod in pods if pod.seen.lives and not pod.leaves)
+            await together(self._shut_down(pod) for pod in pods if pod.seen.alive and not pod.leaves)
             return
         self._drain.begin(window, pods)
         self._clock.at(self._clock.now, Rank.EVICT, self._evict)
@@ -210,7 +210,7 @@ class Reclaim:
 
     async def _delete(self, pod: RehearsedPod) -> None:
         """Delete a Pod that wasn't evicted, as late as its grace period allows."""
-        if self.workloads.exists(pod) and pod.seen.lives:
+        if self.workloads.exists(pod) and pod.seen.alive:
             await self._evicted(pod)
             await self._writer.delete(pod.seen.path)
 
@@ -229,7 +229,7 @@ class Reclaim:
         if self._drain.tried == self._clock.now:
             return
         self._drain.tried = self._clock.now
-        left = list(self._drain.in_turn(self._clock.now, self.workloads.here()))
+        left = list(self._drain.in_turn(self._clock.now, self.workloads.pods()))
         self._random.shuffle(left)
         while any(evicted := await asyncio.gather(*map(self._evict_one, left))):
             left = [pod for pod, gone in zip(left, evicted, strict=True) if not gone]
@@ -243,7 +243,7 @@ class Reclaim:
 
     async def _evict_one(self, pod: RehearsedPod) -> bool:
         """Try to evict a Pod. Return whether the eviction succeeded."""
-        if not (self.workloads.exists(pod) and pod.seen.lives):
+        if not (self.workloads.exists(pod) and pod.seen.alive):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
             pod.blocked = pod.blocked or f"{self._lost[pod.seen.node].unevicted} keeps the drain from evicting it"
@@ -288,7 +288,7 @@ class Reclaim:
     # -- Pods and gangs -------------------------------------------------------------------------------------------
 
     async def _make_ready(self, pod: RehearsedPod) -> None:
-        if self.workloads.exists(pod) and pod.seen.lives:
+        if self.workloads.exists(pod) and pod.seen.alive:
             await self._writer.merge(pod.seen.path, _READY)
 
     async def _stop(self, pod: RehearsedPod) -> None:
@@ -308,15 +308,15 @@ class Reclaim:
         if lost.gang is None or lost.gang in self._broken:
             return
         self._broken.add(lost.gang)
-        pods = self.workloads.here()
+        pods = self.workloads.pods()
         members = [pod for pod in pods if pod.gang == lost.gang and pod.seen.status.phase != "Succeeded"]
         for pod in members:
             pod.broken = bool(pod.seen.node)
-        originals = await self.remaker.originals(members)
+        originals = await self.recreator.originals(members)
         for pod in members:
-            if pod.seen.lives and pod is not lost:
+            if pod.seen.alive and pod is not lost:
                 await self._writer.delete(pod.seen.path)
         end = self._clock.now + max((pod.grace for pod in members), default=0.0)
         if (window := self._lost.get(lost.node)) is not None:
             end = min(end, max(window.removal, self._clock.now))
-        self._clock.at(end, Rank.RECREATE, partial(self.remaker.recreate, originals))
+        self._clock.at(end, Rank.RECREATE, partial(self.recreator.recreate, originals))

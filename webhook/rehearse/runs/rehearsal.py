@@ -101,7 +101,7 @@ async def _run(
         await reclaim.run(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes, left)
         outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.abandoned}
-        named = {pod.seen.spec.schedulerName or "" for pod in workloads.here() if pod.seen.lives}
+        named = {pod.seen.spec.schedulerName or "" for pod in workloads.pods() if pod.seen.alive}
         for name in named - {"", *cluster.scheduler_names}:
             outcome.notes.add(f"scheduler {name}: it is not here, so Pods that name it stay pending")
         return outcome, contents

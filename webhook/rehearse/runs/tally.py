@@ -93,7 +93,7 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
     workloads: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
     before: defaultdict[str, Counter[str]] = defaultdict(Counter)
     requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    living = [pod for pod in reclaim.workloads.here() if pod.seen.lives]
+    living = [pod for pod in reclaim.workloads.pods() if pod.seen.alive]
     waiting_gangs = {pod.gang for pod in living if not pod.node} - {None}
     killed_gangs = {pod.gang for pod in reclaim.workloads.known.values() if pod.killed} - {None}
     for pod in reclaim.workloads.known.values():
@@ -108,12 +108,12 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         _count_living(pod, workloads[pod.workload], waits=pod.gang in waiting_gangs, gone=pod.seen.node in lost)
         requested[pod.seen.node].update(pod.requests)
     missing = reclaim.workloads.missing() - reclaim.missing_before
-    refusals = reclaim.remaker.refused | {workload.identity: why for workload, _, why in reclaim.workloads.refused()}
+    refusals = reclaim.recreator.refused | {workload.identity: why for workload, _, why in reclaim.workloads.refused()}
     blocked = {pod.workload: pod.blocked for pod in reclaim.workloads.known.values() if pod.blocked}
     for workload, run in workloads.items():
         figures = run.figures
-        looks = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in reclaim.looks]
-        run.states = tuple(next(same) for _, same in groupby(looks, itemgetter(1)))
+        states = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in reclaim.samples]
+        run.states = tuple(next(same) for _, same in groupby(states, itemgetter(1)))
         names = ("lowest_ready", "ready_again_seconds", "down_seconds")
         figures |= zip(names, readiness_of(run.states), strict=True)
         figures["missing"] = missing[workload]
@@ -123,7 +123,7 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         if missing[workload]:
             run.reasons.append(refusals.get(workload.identity, "") or _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
-            run.reasons.append(_why_not_made_again(workload, watches))
+            run.reasons.append(_why_not_recreated(workload, watches))
         # Otherwise, the budget only slowed down the drain, as intended.
         if run.lost and figures["killed_early"]:
             run.reasons.append(blocked.get(workload, ""))
@@ -173,7 +173,7 @@ def _why_pending(
     return f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}"
 
 
-def _why_not_made_again(workload: WorkloadKey, watches: Watches) -> str:
+def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> str:
     """Return why a workload has fewer Pods than before, or an empty string if the reason is unknown."""
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
     if job is None:

@@ -14,7 +14,7 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
 from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
-from webhook.rehearse.inputs.resources import BUDGET, CLAIM, DAEMON_SET, DEPLOYMENT, MAKERS, QUOTA
+from webhook.rehearse.inputs.resources import BUDGET, CLAIM, DAEMON_SET, DEPLOYMENT, POD_OWNERS, QUOTA
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -129,19 +129,19 @@ class SeenPod(Pod):
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
-    def lives(self) -> bool:
+    def alive(self) -> bool:
         """Return whether the Pod is neither terminating nor finished."""
         return not (self.terminating or self.finished)
 
     @property
     def ready(self) -> bool:
         """Return whether the Pod is ready and not terminating."""
-        return self.lives and self.status.condition("Ready").status == "True"
+        return self.alive and self.status.condition("Ready").status == "True"
 
     @property
-    def begins(self) -> bool:
+    def starting(self) -> bool:
         """Return whether the Pod is bound to a Node and doesn't run yet."""
-        return bool(self.node) and self.lives and not self.ready and self.status.phase == "Pending"
+        return bool(self.node) and self.alive and not self.ready and self.status.phase == "Pending"
 
     @property
     def unscheduled(self) -> str:
@@ -162,7 +162,7 @@ class SeenObject(msgspec.Struct):
     status: SeenStatus = msgspec.field(default_factory=SeenStatus)
 
     @property
-    def is_seen(self) -> bool:
+    def is_observed(self) -> bool:
         """Return whether the controller has observed the current generation."""
         return self.status.observedGeneration >= self.metadata.generation
 
@@ -196,7 +196,7 @@ class Watches:
         self.budgets = self._watch(BUDGET.group, BUDGET.plural, SeenObject)
         self.quotas = self._watch(QUOTA.group, QUOTA.plural, SeenObject)
         self.claims = self._watch(CLAIM.group, CLAIM.plural, SeenObject)
-        kinds = (DEPLOYMENT, DAEMON_SET, *MAKERS)
+        kinds = (DEPLOYMENT, DAEMON_SET, *POD_OWNERS)
         self.owners = {kind: self._watch(kind.group, kind.plural, SeenObject) for kind in kinds}
         self._refusals = self._watch("", "events", SeenEvent, "reason=FailedCreate")
 

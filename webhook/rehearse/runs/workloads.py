@@ -15,7 +15,7 @@ from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import BY_NAME, MAKERS, POD, requests_of
+from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, requests_of
 from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
@@ -105,7 +105,7 @@ class Workloads:
         pod.seen, pod.node = seen, pod.node or seen.node
         return pod
 
-    def here(self) -> list[RehearsedPod]:
+    def pods(self) -> list[RehearsedPod]:
         """Return the existing Pods in their current state."""
         return [self.of(seen) for seen in self._watches.pods.values()]
 
@@ -146,26 +146,26 @@ class Workloads:
         A workload without a controller here wants the Pods that ran before the reclaim.
         """
         wanted: Counter[WorkloadKey] = Counter()
-        for workload, _, owner in self.makers():
+        for workload, _, owner in self.pod_owners():
             wanted[workload] += owner.pods_wanted
         cared_for = set(wanted)
         wanted.update(
             pod.workload for pod in self.known.values() if pod.ran and not pod.leaves and pod.workload not in cared_for
         )
-        wanted.subtract(pod.workload for pod in self.here() if pod.seen.lives)
+        wanted.subtract(pod.workload for pod in self.pods() if pod.seen.alive)
         return +wanted
 
     def refused(self) -> Iterator[tuple[WorkloadKey, str, str]]:
         """Yield each workload with rejected Pods, the API path of the owner that creates them, and the reason."""
         missing, messages = self.missing(), self._watches.refusals
-        for workload, kind, owner in self.makers():
+        for workload, kind, owner in self.pod_owners():
             if missing[workload] and owner.metadata.uid in messages:
                 namespace, name = owner.metadata.key
                 yield workload, f"{kind.collection(kind.api_version, namespace)}/{name}", messages[owner.metadata.uid]
 
-    def makers(self) -> Iterator[tuple[WorkloadKey, RehearsedKind, SeenObject]]:
+    def pod_owners(self) -> Iterator[tuple[WorkloadKey, RehearsedKind, SeenObject]]:
         """Yield the owners whose controllers create Pods here, each with its workload and kind."""
-        for kind in MAKERS:
+        for kind in POD_OWNERS:
             for key, owner in self._watches.owners[kind].items():
                 maker = WorkloadKey(kind.api_version, kind.kind, *key)
                 yield self._highest(maker, owner.metadata.controller), kind, owner

@@ -30,7 +30,7 @@ Original: TypeAlias = tuple[WorkloadKey, JSON]
 """A workload, and its Job or Pod as it was first created."""
 
 
-class Remaker:
+class Recreator:
     """A replacement for the controllers that a rehearsal doesn't run.
 
     Attributes:
@@ -74,13 +74,13 @@ class Remaker:
                 self._left.append((workload, value))
                 self.refused[workload.identity] = str(error)
 
-    async def ask_again(self) -> None:
+    async def retry(self) -> None:
         """Retry rejected Pods. Controllers back off, but reconcile an object immediately when it changes."""
-        makers, left = [path for _, path, _ in self._workloads.refused()], self._left
-        if makers or left:
+        pod_owners, left = [path for _, path, _ in self._workloads.refused()], self._left
+        if pod_owners or left:
             self._left = []
             change = {"metadata": {"annotations": {f"{OURS}asked": str(time.monotonic())}}}
-            await together(self._writer.merge(path, change) for path in makers)
+            await together(self._writer.merge(path, change) for path in pod_owners)
             await asyncio.sleep(_BATCH)
             await self.recreate(left)
 
