@@ -33,7 +33,7 @@ _PLACING: Final = (*_SELECTING, "/spec/tolerations")
 """The fields that the API server allows clients to change in a gated Pod."""
 _AT_ONCE: Final = 32
 """The maximum number of concurrent PATCHes. About 10 saturate an API server; more hide the latency of its webhooks."""
-_ANSWER_SECONDS: Final = 5.0
+_TIMEOUT: Final = 5.0
 _PAUSE_SECONDS: Final = 0.25
 """Seconds before a retry after a lost response or a changed Pod. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 4.0
@@ -180,5 +180,5 @@ class Leader:
 
     async def _patch(self, pod: FloorPod, operations: list[dict[str, Any]]) -> None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        async with self._api.send("PATCH", path, operations, _ANSWER_SECONDS, _PATCH_TYPE) as response:
+        async with self._api.send("PATCH", path, operations, _TIMEOUT, _PATCH_TYPE) as response:
             await response.read()

@@ -205,13 +205,13 @@ class Webhook:
             index, view = snapshot.bundle.index, snapshot.state.view()
             route = index.route(phase, request)
             fresh = route is not None and route.needs.fresh
-            asked = perf_counter()
-            wait = max(_LEAST, min(target.timeout - self._limits.reply - (asked - started), self._limits.fresh))
+            waiting_since = perf_counter()
+            wait = max(_LEAST, min(target.timeout - self._limits.reply - (waiting_since - started), self._limits.fresh))
             if fresh:
                 view = await self._fresh(snapshot.state, wait)
             if self.floor is not None:
                 view = await self.floor.seen_from(view, request, wait)
-            peer.time -= perf_counter() - asked  # waiting isn't work
+            peer.time -= perf_counter() - waiting_since  # waiting isn't work
             context = Context(
                 phase=phase,
                 now=utc_now(),

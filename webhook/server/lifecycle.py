@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.server.tls import ServingCertificate
 
 
-_ANSWER_SECONDS: Final = 5.0
+_TIMEOUT: Final = 5.0
 """The timeout of an API request about one object, in seconds."""
 
 _CHECK_INTERVAL: Final = 0.5
@@ -138,7 +138,7 @@ class Replica:
         bundles = managed.look if managed is not None else None
         following, use = [], self._use
         if cluster is not None:
-            use, bundles = cluster.offer, bundles or partial(ca_bundles, cluster.api, _ANSWER_SECONDS)
+            use, bundles = cluster.offer, bundles or partial(ca_bundles, cluster.api, _TIMEOUT)
             watching = cluster.registered.watch(lambda: self.webhook.snapshot.bundle, limits.webhooks_poll)
             following = [cluster.run(self.reloader.snapshot, self._use), watching]
         works = (

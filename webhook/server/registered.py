@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
 
-_ANSWER: Final = 5.0
+_TIMEOUT: Final = 5.0
 """The timeout of an API request, in seconds."""
 
 
@@ -44,7 +44,7 @@ class Registered:
                     rendered = await asyncio.to_thread(configurations, current, {"service": {}})
                     wanted = {configuration["kind"]: configuration["webhooks"] for configuration in rendered}
                     compared = current
-                self._note(wanted, await read_webhooks(self._api, _ANSWER))
+                self._note(wanted, await read_webhooks(self._api, _TIMEOUT))
             except ApiError:
                 self.outdated = None
             except Exception as error:  # noqa: BLE001 - a failed comparison must not stop the server

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from webhook.cluster.installation import CaBundles, Secret
     from webhook.server.tls import ServingCertificate
 
-_ANSWER: Final = 5.0
+_TIMEOUT: Final = 5.0
 """The timeout of an API request, in seconds."""
 
 _TRUSTED: Final = "caBundles"
@@ -120,8 +120,8 @@ class SelfManaged:
     async def _look(self) -> dict[str, bytes]:
         # Read the caBundles before the Secret, because a replica writes the Secret first. If the caBundles are
         # unchanged when this replica writes them, the Secret is at least as new as they are.
-        bundles = await read_ca_bundles(self._api, _ANSWER)
-        secret = await read_secret(self._api, *self._secret, _ANSWER)
+        bundles = await read_ca_bundles(self._api, _TIMEOUT)
+        secret = await read_secret(self._api, *self._secret, _TIMEOUT)
         issued = self._issued = await self._renewed(secret)
         self.authority_expiry = end_of_trust(issued.authority.certificate_pem)
         authority, now = issued.authority, utc_now()
@@ -145,7 +145,7 @@ class SelfManaged:
             self._serves = authority
         await self._report(secret, rotating=rotating)
         if rotating and (expired := [key for key in entries if lasted[key] >= self._retention]):
-            await write_secret(self._api, *self._secret, dict.fromkeys(expired), _ANSWER)
+            await write_secret(self._api, *self._secret, dict.fromkeys(expired), _TIMEOUT)
         elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
             for config in bundles:
                 await self._written(config, dict.fromkeys(config.by_webhook, authority.certificate_pem))
@@ -173,7 +173,7 @@ class SelfManaged:
             wanted = renew(self._issued, self._names, now=now) if self._issued else issue(self._names, now=now)
             why = str(problem)
         if wanted != stored:
-            await write_secret(self._api, *self._secret, wanted.to_data(), _ANSWER, secret.resource_version)
+            await write_secret(self._api, *self._secret, wanted.to_data(), _TIMEOUT, secret.resource_version)
             log.info("certificates stored", secret=self._title, why=why)
         return wanted
 
@@ -182,7 +182,7 @@ class SelfManaged:
         if wanted == bundles.by_webhook:
             return bundles
         written = replace(bundles, by_webhook=wanted)
-        await write_ca_bundles(self._api, written, _ANSWER)
+        await write_ca_bundles(self._api, written, _TIMEOUT)
         log.info("caBundle written", configuration=bundles.kind)
         return written
 
@@ -195,11 +195,11 @@ class SelfManaged:
         if serving == signer and not rotating:
             return
         value = f"{serving} {int(count) + 1 if count.isdecimal() else 0}"
-        await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _ANSWER)
+        await write_secret(self._api, *self._secret, {self._entry: value.encode()}, _TIMEOUT)
 
     async def leave(self) -> None:
         """Remove this replica's entry. If this fails, other replicas remove the entry later."""
         try:
-            await write_secret(self._api, *self._secret, {self._entry: None}, _ANSWER)
+            await write_secret(self._api, *self._secret, {self._entry: None}, _TIMEOUT)
         except ApiError as error:
             log.info("entry not removed from the Secret", problem=str(error))

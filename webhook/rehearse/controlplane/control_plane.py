@@ -32,7 +32,7 @@ T = TypeVar("T")
 # A start takes 4 s on an idle machine with two cores. This limit is for a busy machine.
 START_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
-_ANSWER_SECONDS: Final = 5.0
+_TIMEOUT: Final = 5.0
 
 
 class ControlPlaneError(Exception):
@@ -121,7 +121,7 @@ def fetch(url: str, authority: Path | None = None) -> str | None:
     """Return the body of the server's response, or None if the request fails. ``authority`` is the server's CA."""
     tls = ssl.create_default_context(cafile=authority) if authority is not None else None
     try:
-        with urlopen(url, timeout=_ANSWER_SECONDS, context=tls) as response:  # noqa: S310 - http or https, on loopback
+        with urlopen(url, timeout=_TIMEOUT, context=tls) as response:  # noqa: S310 - http or https, on loopback
             return str(response.read().decode())
     except (OSError, http.client.HTTPException):
         return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from webhook.offline.manifests.objects import Manifest
     from webhook.rehearse.inputs.resources import JSON
 
-_ANSWER: Final = 30.0
+_TIMEOUT: Final = 30.0
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _ALIVE: Final = frozenset({"Pending", "Running"})
 _NONE: Final = {"pods": "0"}
@@ -43,7 +43,7 @@ def live_source(connection: Connection, changes: Iterable[Manifest], bundle: Bun
 
 def live_version(connection: Connection) -> str:
     """Return the version of the live cluster, such as v1.31.4-gke.100. Raise CannotJudgeError."""
-    return run_on_cluster("rehearse", connection, lambda api: api_server_release(api, _ANSWER))
+    return run_on_cluster("rehearse", connection, lambda api: api_server_release(api, _TIMEOUT))
 
 
 async def _read(api: Api, bundle: Bundle) -> ClusterSource:
@@ -57,7 +57,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
     for group, kind, plural, versions in sources:
         source = WatchedResource(group=group, versions=versions, resource=plural, read=_decoded, optional=True)
         try:
-            listing = await source.list(api, _ANSWER)
+            listing = await source.list(api, _TIMEOUT)
         except ApiError as error:
             if kind in {NODE.kind, POD.kind}:
                 raise
@@ -70,7 +70,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
                     value["status"].setdefault("allocatable", _NONE)
                 if kind != POD.kind or value["status"].get("phase") in _ALIVE:
                     manifests.append(manifest_of("the cluster", {"apiVersion": api_version, "kind": kind, **value}))
-    return ClusterSource(manifests=manifests, live=True, notes=notes, version=await api_server_release(api, _ANSWER))
+    return ClusterSource(manifests=manifests, live=True, notes=notes, version=await api_server_release(api, _TIMEOUT))
 
 
 def _decoded(_: ListedMetadata, raw: msgspec.Raw) -> JSON:

@@ -86,10 +86,10 @@ def read_node(value: JSON, pools: Sequence[Pool], providers: Mapping[str, Provid
     return RehearsedNode(value, name, provider, pool, spot)
 
 
-def no_such_node(flag: str, what: str, name: str, there: Sequence[str]) -> CannotJudgeError:
-    """Return the error for a name that matches no Node; ``there`` contains the existing names."""
-    names = f"{what}s: {listed(there, _LISTED) or 'none'}"
-    return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, there)}; {names}")
+def no_such_node(flag: str, what: str, name: str, names: Sequence[str]) -> CannotJudgeError:
+    """Return the error for a name that matches no Node; ``names`` are the existing ones."""
+    choice = f"{what}s: {listed(names, _LISTED) or 'none'}"
+    return CannotJudgeError(f"spotgate rehearse: {flag}: no Node has this {what}{did_you_mean(name, names)}; {choice}")
 
 
 def running_node(value: JSON, allocatable: Mapping[str, Any]) -> JSON:

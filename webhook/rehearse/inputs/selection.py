@@ -117,11 +117,11 @@ def _named(wanted: str, prefix: str, name: str, snapshot: ClusterSnapshot) -> tu
     what, names_of = _NAMINGS[prefix]
     selected = sorted((node for node in snapshot.nodes if name in names_of(node)), key=lambda node: node.name)
     if not selected:
-        there = sorted({own for node in snapshot.nodes for own in names_of(node)} - {""})
+        names = sorted({own for node in snapshot.nodes for own in names_of(node)} - {""})
         if prefix == "selector":  # too many to list all
             key = name.partition("=")[0]
-            there = [label for label in there if label.startswith(f"{key}=")] or there
-        raise no_such_node(f"--lose {wanted}", what, name, there)
+            names = [label for label in names if label.startswith(f"{key}=")] or names
+        raise no_such_node(f"--lose {wanted}", what, name, names)
     spot = [node for node in selected if node.spot]
     if not prefix:
         pools = [str(pool) for pool in snapshot.pools if pool.is_named(name)]
@@ -180,8 +180,8 @@ def grown_nodes(growth: Iterable[Growth], snapshot: ClusterSnapshot) -> list[tup
         if model is None:
             pool = next((pool for pool in pools if pool.is_named(name)), None)
             if pool is None:
-                there = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
-                raise no_such_node(f"--grow {name}", "pool", name, sorted(there))
+                names = {pool.name for pool in pools}.union(*(node.pool_names for node in nodes))
+                raise no_such_node(f"--grow {name}", "pool", name, sorted(names))
             model = node_of_pool(pool, 0, providers, {**allocatable_by_type(nodes), **snapshot.allocatable})
         for index in node_numbers(number, f"--grow {name}"):
             named = f"{name}-grown-{index}"

@@ -61,9 +61,9 @@ def show(rehearsal: Rehearsal) -> None:
 def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
     """Yield CPU, memory, and the extended resources that Pods request."""
     offered = {name for pool in pools for name, amount in pool.before.allocatable.items() if amount}
-    asked = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
+    requested = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
     yield from (name for name in ("cpu", "memory") if name in offered)
-    yield from sorted(name for name in offered & asked if "/" in name)
+    yield from sorted(name for name in offered & requested if "/" in name)
 
 
 def _requested_of(capacity: Capacity, resource: str) -> str:

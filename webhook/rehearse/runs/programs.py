@@ -33,7 +33,7 @@ NEEDED: Final = EVERYTHING - {"kubectl"}
 OLDEST: Final = (1, 34)
 """The first minor version that serves resource.k8s.io/v1, which rehearsals need."""
 
-_ANSWER_SECONDS: Final = 30.0
+_TIMEOUT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _programs(paths: Mapping[str, Path]) -> Programs:
     """Return the programs with the version that the scheduler reports. Raise CannotJudgeError."""
     command = [str(paths["kube-scheduler"]), "--version"]
     try:
-        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS).stdout  # noqa: S603 - the scheduler
+        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT).stdout  # noqa: S603 - the scheduler
     except (OSError, subprocess.TimeoutExpired) as error:
         output = str(error)
     version = re.match(r"Kubernetes v(\S+)", output)

@@ -116,12 +116,12 @@ class Quiet:
             if reference := pod.metadata.controller:
                 pods[reference.uid].append(pod)
         for _, kind, owner in self._workloads.pod_owners():
-            made, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
-            living, wanted = sum(pod.alive for pod in made), owner.pods_wanted
+            children, refused = pods[owner.metadata.uid], owner.metadata.uid in refusals
+            living, wanted = sum(pod.alive for pod in children), owner.pods_wanted
             if kind is STATEFUL_SET:  # it creates the next Pod only when the previous one is ready or gone
-                busy = not refused and len(made) < wanted and all(pod.ready for pod in made)
+                busy = not refused and len(children) < wanted and all(pod.ready for pod in children)
             elif kind is JOB:
-                stopping = any(pod.terminating and not pod.finished for pod in made)
+                stopping = any(pod.terminating and not pod.finished for pod in children)
                 busy = not (refused or stopping) and living < wanted
             else:
                 busy = living != wanted and not owner.status.condition("ReplicaFailure").type

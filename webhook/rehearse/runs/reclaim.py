@@ -192,8 +192,8 @@ class Reclaim:
     async def _cordon(self, path: str, window: ReclaimWindow) -> None:
         spec: JSON = {"unschedulable": True}
         if window.cordon_taint is not None:
-            there = (await self._writer.read(path))["spec"].get("taints") or []
-            spec = {"taints": [*there, msgspec.to_builtins(window.cordon_taint)]}
+            taints = (await self._writer.read(path))["spec"].get("taints") or []
+            spec = {"taints": [*taints, msgspec.to_builtins(window.cordon_taint)]}
         await self._writer.merge(path, {"spec": spec})
 
     async def _start_drain(self, window: ReclaimWindow) -> None:

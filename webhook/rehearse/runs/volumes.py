@@ -19,16 +19,16 @@ _WANTED: Final = "volume.kubernetes.io/storage-provisioner"
 
 
 async def provision(
-    writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str], made: set[str]
+    writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str], provisioned: set[str]
 ) -> None:
     """Create the volumes of waiting claims, each in the zone of the Node that the scheduler selected.
 
-    ``zones`` contains the zone of each Node, and ``made`` the UIDs of claims that already have a volume.
+    ``zones`` contains the zone of each Node, and ``provisioned`` the UIDs of claims that already have a volume.
     """
     for claim in list(claims.values()):
         annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid
-        if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in made:
-            made.add(uid)
+        if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in provisioned:
+            provisioned.add(uid)
             volume = _volume(claim, zones.get(annotations.get(_SELECTED, ""), ""))
             await writer.create("/api/v1/persistentvolumes", volume)
 

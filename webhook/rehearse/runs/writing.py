@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.rehearse.inputs.resources import JSON
 
-_ANSWER: Final = 60.0
+_TIMEOUT: Final = 60.0
 _TOGETHER: Final = 16
 """The maximum number of concurrent requests."""
 
@@ -35,13 +35,13 @@ class Writer:
 
     async def read(self, path: str) -> JSON:
         """Return an object. Raise ApiError."""
-        value: JSON = msgspec.json.decode(await self._api.read(path, _ANSWER))
+        value: JSON = msgspec.json.decode(await self._api.read(path, _TIMEOUT))
         return value
 
     async def create(self, path: str, value: JSON) -> None:
         """Create an object. Raise ApiError, including if the API server rejects it."""
         async with self._gate:
-            await self._api.write("POST", path, value, _ANSWER)
+            await self._api.write("POST", path, value, _TIMEOUT)
 
     async def merge(self, path: str, change: JSON) -> None:
         """Merge a change into an object. Raise ApiError."""
@@ -63,7 +63,7 @@ class Writer:
     async def _write(self, method: str, path: str, body: dict[str, Any], media: str = JSON_TYPE) -> int:
         async with self._gate:
             try:
-                await self._api.write(method, path, body, _ANSWER, media)
+                await self._api.write(method, path, body, _TIMEOUT, media)
             except ApiError as error:
                 if error.status not in _PASSED:
                     raise
