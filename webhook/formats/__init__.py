@@ -1,4 +1,4 @@
-"""Write a report in the formats of ``check -o``: a module for each, named as the format, with its ``FORMAT``."""
+"""Write a report in the formats of ``check -o``. Each format is a module with its name and a ``FORMAT``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 FORMATS: Final = tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 Output = tuple[str, Path | None]
-"""One ``-o FORMAT[=FILE]``; no file: standard output."""
+"""One ``-o FORMAT[=FILE]``. Without a file, the output is standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format of the report.
+    """A report format.
 
     Attributes:
-        about: what the format is for, one line of Markdown, which ``docs/cli/formats.md`` shows.
-        render: return the report as text, without a newline at the end.
-        show: print the report on standard output, if that differs from printing what `render` returns.
-        timelines: it shows the timelines of reclaims, which are computed only for formats that do.
+        about: the purpose of the format in one line of Markdown, for ``docs/cli/formats.md``.
+        render: returns the report as text without a final newline.
+        show: prints the report to standard output, if this differs from printing the output of `render`.
+        timelines: whether the format shows reclaim timelines. Other formats skip computing them.
     """
 
     about: str
@@ -44,13 +44,13 @@ class Format:
 
 
 def format_named(name: str) -> Format:
-    """Import a format, one of `FORMATS`."""
+    """Import one of `FORMATS`."""
     format_: Format = import_module(f"{__name__}.{name}").FORMAT
     return format_
 
 
 def add_output(parser: ArgumentParser) -> None:
-    """Add ``-o``, ``--fail-on`` and ``--verbose``."""
+    """Add ``-o``, ``--fail-on``, and ``--verbose``."""
     parser.add_argument(
         "-o",
         "--output",
@@ -63,7 +63,7 @@ def add_output(parser: ArgumentParser) -> None:
         "--fail-on",
         choices=("deny", "warn", "indeterminate"),
         default="",
-        help="lowest outcome that makes the exit code 1: deny, warn or indeterminate; default: deny",
+        help="exit with 1 for findings of this outcome or a higher one: deny, warn, or indeterminate; default: deny",
     )
     parser.add_argument(
         "--verbose",
@@ -73,7 +73,7 @@ def add_output(parser: ArgumentParser) -> None:
 
 
 def _output(text: str) -> Output:
-    """Parse an argument of ``-o``. Raise ArgumentTypeError if its format is unknown or the file's name is missing."""
+    """Parse an argument of ``-o``. Raise ArgumentTypeError if the format is unknown or the file name is missing."""
     name, named, file = text.partition("=")
     if name not in FORMATS:
         raise ArgumentTypeError(f"no format {name!r}; choose from {', '.join(FORMATS)}")
@@ -83,7 +83,7 @@ def _output(text: str) -> Output:
 
 
 def outputs_of(named: list[Output]) -> list[Output]:
-    """Return where the report goes. Raise CannotJudgeError if two outputs go to the same place."""
+    """Return the outputs of the report. Raise CannotJudgeError if two outputs have the same destination."""
     outputs = named or [("table", None)]
     places = {os.path.realpath(file) if file else "" for _, file in outputs}
     if len(places) < len(outputs):
@@ -94,7 +94,7 @@ def outputs_of(named: list[Output]) -> list[Output]:
 def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str] = ()) -> int:
     """Print the report and write its files. Return the exit code.
 
-    ``fixes`` say how to correct what could not be judged.
+    ``fixes`` are suggestions for inputs that can't be evaluated.
     """
     unwritten = [problem for output in outputs if (problem := _write(report, *output))]
     problems = [*problem_lines(report.unreadable, alone=report.verbose), *unwritten, *fixes]
@@ -102,7 +102,7 @@ def write_report(report: Report, outputs: Iterable[Output], fixes: Iterable[str]
 
 
 def _write(report: Report, name: str, file: Path | None) -> str:
-    """Print the report or write its file. Return why the file can't be written, or an empty string."""
+    """Print the report or write its file. Return an error if the file can't be written; otherwise an empty string."""
     chosen = format_named(name)
     if file is not None:
         from webhook.base.writing import write_whole

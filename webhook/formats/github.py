@@ -1,7 +1,7 @@
 """Write workflow commands, which GitHub shows as annotations in a pull request: ``check -o github``.
 
-All are in the log; of a step GitHub shows no more than ten of each kind as annotations, so the first of each id comes
-before the second of any, and a last line says how many are hidden.
+The log has all commands, but GitHub shows at most ten annotations of each kind for a step. So the first finding of
+each id precedes the second of any id, and a last line counts the hidden ones.
 
 Source: https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
 _SHOWN_AT_MOST: Final = 10
-"""Annotations of each kind that GitHub shows of a step."""
+"""The maximum number of annotations of each kind that GitHub shows for a step."""
 
 _IN_MESSAGES: Final = str.maketrans({"%": "%25", "\n": "%0A"})
 _IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 
 
 def render(report: Report) -> str:
-    """Return a command for each finding, each unreadable file and each warning."""
+    """Return a command for each finding, unreadable file, and warning."""
     rows: list[tuple[str, str, str, Problem | Result]] = [
         *(("error", "can't be judged", problem.text, problem) for problem in condensed(report.unreadable)),
         *(("warning", "spotgate", problem.text, problem) for problem in report.warnings),
     ]
     counts: defaultdict[str, Iterator[int]] = defaultdict(count)
-    # The first of each id comes before the second of any: GitHub shows few of them.
+    # The first finding of each id precedes the second of any: GitHub shows only a few.
     for result in sorted(report.results, key=lambda result: next(counts[result.id])):
         title = f"{result.policy}: {result.reason} [{result.id}]"
         rows.append((_COMMANDS[result.outcome], title, result.explanation(), result))

@@ -1,4 +1,4 @@
-"""Write a Code Quality report, which GitLab shows in merge requests and on their lines: ``check -o gitlab``.
+"""Write a Code Quality report, which GitLab shows in merge requests: ``check -o gitlab``.
 
 Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
@@ -20,7 +20,7 @@ _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "min
 
 
 def render(report: Report) -> str:
-    """Return a JSON array of the findings and of the files that could not be read."""
+    """Return a JSON array of the findings and the unreadable files."""
     paths = report.paths
     rows: list[tuple[str, str, str, str, Problem | Result]] = []
     for problem in condensed(report.unreadable):
@@ -43,7 +43,7 @@ def render(report: Report) -> str:
 
 
 def _description(result: Result) -> str:
-    """Return one line, which is all that GitLab shows. A fix of several lines is in the job's log."""
+    """Return one line, which is all that GitLab shows. The job's log has the longer fixes."""
     stop = "" if result.reason.endswith("?") else "."
     fix = "" if "\n" in result.fix else f"{stop} {result.fix[:1].upper()}{result.fix[1:]}"
     return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"

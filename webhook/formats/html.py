@@ -1,7 +1,7 @@
-"""Write a page for people who are responsible for many workloads, in one file: ``check -o html``.
+"""Write the report as one page for teams with many workloads: ``check -o html``.
 
-Findings with the same reason, or of one entry of their policy kind, are shown together with all their places. So are
-equal patches and timelines.
+The page groups findings with the same reason or the same entry of their policy kind, with all their places. It also
+groups equal patches and timelines.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _MEANINGS: Final = {
 }
 OUTCOMES: Final = tuple(_MEANINGS)
 _OPEN_AT_MOST: Final = 25
-"""Entries up to which denials are shown open."""
+"""The maximum number of entries for which denials are expanded."""
 
 _ROWS: Final = 12
-"""Rows of a table that are shown; the rest is folded."""
+"""The number of table rows to show. The page folds the others."""
 
 _DRAWN_AT_MOST: Final = 30
 
 
 class Place(NamedTuple):
-    """The place of an object: its title, namespace and team, file and line, and maybe a field of it."""
+    """The place of an object: its title, namespace, team, file, and line, with an optional field."""
 
     title: str
     namespace: str
@@ -112,13 +112,13 @@ def _summary(report: Report) -> str:
 
 
 def _rows(pairs: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
-    """Return the number of findings of each outcome by policy, namespace or team, most denials first."""
+    """Return the number of findings of each outcome by policy, namespace, or team, most denials first."""
     rows = [(name, Counter(result.outcome for _, result in same)) for name, same in alike(pairs, name_of).items()]
     return sorted(rows, key=lambda row: (*(-row[1][outcome] for outcome in OUTCOMES), row[0]))
 
 
 def _part(report: Report, policy: str, pairs: list[Found]) -> dict[str, Any]:
-    """Return a policy with groups of its findings: of one outcome, and one entry or reason."""
+    """Return a policy with its findings, grouped by outcome and by entry or reason."""
     kind, kinds = report.kinds.get(policy, ""), policy_kinds()
     groups = alike(pairs, lambda pair: (pair[1].outcome, entry_of(pair[1]) or f"{pair[1].id}: {pair[1].reason}"))
     ordered = sorted(map(_group, groups.values()), key=lambda group: OUTCOMES.index(group["outcome"]))
@@ -127,7 +127,7 @@ def _part(report: Report, policy: str, pairs: list[Found]) -> dict[str, Any]:
 
 
 def _group(pairs: list[Found]) -> dict[str, Any]:
-    """Return one entry: a detail that is the same everywhere, and variants by detail and fix with their places."""
+    """Return a group: the shared detail, and variants by detail and fix with their places."""
     first = pairs[0][1]
     several = len({result.reason for _, result in pairs}) > 1
 
@@ -152,13 +152,13 @@ def _group(pairs: list[Found]) -> dict[str, Any]:
 
 
 def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
-    """Return the picture of each timeline, and the places of its objects."""
+    """Return the drawing of each timeline, with the places of its objects."""
     pairs = [(_place(judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
     drawn = []
     for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
         what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
         picture = svg.element(f"{what}, on {timeline.provider}", timeline)
-        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - it escapes
+        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - svg.element escapes
     return drawn
 
 

@@ -1,4 +1,4 @@
-"""Write the report for programs: ``check -o json``."""
+"""Write the report as JSON: ``check -o json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_OBJECTS: Final = ("file", "line", "kind", "namespace", "name", "patch")
 def render(report: Report) -> str:
     """Return the report as a JSON object.
 
-    ``unreadable`` and ``warnings`` are left out if they are empty, ``onSpot`` if no live cluster was asked.
+    Omit empty ``unreadable`` and ``warnings``. Omit ``onSpot`` unless the report is of a live cluster.
     """
     shown: dict[str, Any] = {
         "results": list(map(_result, report.results)),
@@ -36,7 +36,7 @@ def render(report: Report) -> str:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    """Return the documented members: all but the column."""
+    """Return the documented fields: all except the column."""
     members: dict[str, Any] = msgspec.to_builtins(result)
     del members["column"]
     return members

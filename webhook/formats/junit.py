@@ -1,7 +1,7 @@
-"""Write a suite for each file, a test case for each object, which fails as ``--fail-on`` says: ``check -o junit``.
+"""Write JUnit XML: a suite for each file, and a test case for each object: ``check -o junit``.
 
-`junit` writes the cases of any command. Source: the schema that Jenkins and GitLab read,
-https://github.com/testmoapp/junitxml
+A test case fails according to ``--fail-on``. `junit` writes the test cases of any command.
+Source: the schema of Jenkins and GitLab, https://github.com/testmoapp/junitxml
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
-"""Characters that XML 1.0 can't write."""
+"""The characters that XML 1.0 doesn't allow."""
 
 
 class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
     """A test case.
 
     Attributes:
-        verdict: ``failure``, ``error``, or empty if it passes; ``message``, ``sort`` and ``text`` say more of it.
-        out: what else there is to read.
-        seconds: the time that it took, if that was measured.
+        verdict: ``failure``, ``error``, or empty for a pass. ``message``, ``sort``, and ``text`` describe it.
+        out: further output.
+        seconds: the duration, if measured.
     """
 
     name: str
@@ -45,7 +45,7 @@ class JUnitCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def junit(name: str, suites: Sequence[tuple[str, Sequence[JUnitCase]]]) -> str:
-    """Return a report of suites, each of a file with its cases."""
+    """Return a report of suites: one for each file, with its test cases."""
     root = Element("testsuites", {"name": name} | _counts([case for _, cases in suites for case in cases]))
     for file, cases in suites:
         path = _text(file)
@@ -70,7 +70,7 @@ def _counts(cases: Sequence[JUnitCase]) -> dict[str, str]:
 
 
 def _text(text: str) -> str:
-    """Return the text, with a replacement character for each that XML can't write."""
+    """Replace each character that XML doesn't allow."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

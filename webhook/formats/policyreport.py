@@ -1,14 +1,14 @@
-"""Write reports of the Kubernetes policy working group, which dashboards read: ``-o policyreport``.
+"""Write PolicyReports of the Kubernetes policy working group, which dashboards read: ``-o policyreport``.
 
-A PolicyReport for each namespace that objects are in, a ClusterPolicyReport for what is in none: with no results where
-nothing was found, so that applying it takes back what an older one said. What is found becomes a result:
+Each namespace with objects gets a PolicyReport; cluster-scoped objects get a ClusterPolicyReport. Without findings, the
+report has no results, so that applying it replaces older ones. A finding becomes a result:
 
     deny            fail, severity high
     warn            warn, severity medium
     audit           warn, severity low
-    indeterminate   error, severity info: the policy could not be evaluated
+    indeterminate   error, severity info: the policy can't be evaluated
 
-What could not be judged is an error without a resource, in the ClusterPolicyReport. Only a ``fail`` is scored.
+An input that can't be evaluated is an error without a resource in the ClusterPolicyReport. Only ``fail`` is scored.
 
 Source: https://github.com/kubernetes-sigs/wg-policy-prototypes, wgpolicyk8s.io/v1alpha2
 """
@@ -40,11 +40,11 @@ _RESULTS: Final = {
 }
 SUMMARY: Final = ("pass", "fail", "warn", "error", "skip")
 _AT_MOST: Final = 500
-"""Results in one report: with 2 KB each they stay below the 1.5 MiB that etcd takes."""
+"""The maximum number of results in a report: at 2 KB each, they stay below etcd's limit of 1.5 MiB."""
 
 
 def render(report: Report) -> str:
-    """Return the reports as YAML documents: the ClusterPolicyReport, then the namespaces in order."""
+    """Return the reports as YAML documents: the ClusterPolicyReport, then the PolicyReports by namespace."""
     results: dict[str, list[JSON]] = {judged.namespace: [] for judged in report.objects}
     if report.unreadable:
         results[""] = [_unread(problem) for problem in report.unreadable]
@@ -73,7 +73,7 @@ def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
 
 
 def result_of(result: Result, category: str) -> JSON:
-    """Return a finding as a result of a report; ``category`` is the kind of its policy."""
+    """Return a finding as a result of a report. ``category`` is its policy's kind."""
     properties = {
         "outcome": result.outcome,
         "file": result.file,

@@ -1,10 +1,9 @@
-"""Write a log for code scanning, which GitHub shows on the lines of a pull request: ``check -o sarif``.
+"""Write a SARIF log for code scanning, which GitHub shows on the lines of a pull request: ``check -o sarif``.
 
-Only what was found is a result: code scanning takes every result for an alert, whatever its ``kind``. Each has exactly
-one location. Above the number that code scanning takes the gravest are kept; a notification counts the rest.
+Only findings are results: code scanning turns every result into an alert, regardless of its ``kind``. Each result has
+exactly one location.
 
-Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html, and for the limits
-https://docs.github.com/en/code-security/code-scanning/troubleshooting-sarif-uploads/results-exceed-limit
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FINGERPRINT: Final = "spotgate/v1"
 
 
 def render(report: Report) -> str:
-    """Return a log of one run, with a rule for each id that was found."""
+    """Return a log of one run, with a rule for each finding id."""
     ids = list(dict.fromkeys(result.id for result in report.results))
     paths = report.paths
     notifications = (("error", report.unreadable), ("warning", report.warnings))

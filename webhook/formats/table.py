@@ -1,7 +1,7 @@
-"""Write text for people, on a terminal or in the log of a pipeline: ``check -o table``. No line is cut.
+"""Write the report as text for a terminal or a pipeline's log: ``check -o table``. No line is cut.
 
-Findings with the same id, or of one entry of their policy kind, are shown together. So are equal patches. With
-``--verbose`` each has its own entry.
+Findings with the same id or the same entry of their policy kind form a group, and so do equal patches. With
+``--verbose``, each is listed separately.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LISTED: Final = 3
-"""Places, reasons and objects of one entry that are listed; the rest is counted."""
+"""The number of places, reasons, and objects of an entry to list. The others are counted."""
 _ALL: Final = "`-o table --verbose` shows all"
 _NOT_JUDGED: Final = (
     "  not checked: whether the Pods fit on other nodes; try `spotgate rehearse --lose {} --kubeconfig FILE`"
@@ -37,17 +37,17 @@ _STYLES: Final = {"deny": "bold red", "warn": "yellow", "indeterminate": "magent
 
 
 def show(report: Report) -> None:
-    """Print the report: in colour on a terminal that wants it, else plain."""
+    """Print the report, in color if the terminal supports it."""
     terminal.show(_lines(report))
 
 
 def render(report: Report) -> str:
-    """Return the report as plain text, with what can't be judged, which standard error shows otherwise."""
+    """Return the report as plain text, including the inputs that can't be evaluated."""
     return plain(_lines(report, [*_unreadable(report)]))
 
 
 def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
-    """Yield the report, with the lines about what can't be judged behind the findings."""
+    """Yield the report. ``unreadable`` lines follow the findings."""
     for results in _grouped(report):
         yield from _finding(results[0]) if len(results) == 1 else _group(results)
         yield []
@@ -67,7 +67,7 @@ def _lines(report: Report, unreadable: Iterable[Line] = ()) -> Iterator[Line]:
 
 
 def _grouped(report: Report) -> Iterable[list[Result]]:
-    """Return the findings of each policy, entry and outcome, denials first; with ``--verbose`` each by itself."""
+    """Group the findings by policy, entry, and outcome, denials first. With ``--verbose``, list each separately."""
     if report.verbose:
         return ([result] for result in report.results)
     groups = alike(report.results, lambda result: (result.outcome, result.policy, entry_of(result) or result.id))
@@ -123,7 +123,7 @@ def _group(results: list[Result]) -> Iterator[Line]:
 
 
 def _explanation(results: list[Result]) -> Iterator[Line]:
-    """Yield the reasons of findings with one id, and the detail and the fix of the first about each field."""
+    """Yield the reasons of findings with one id, and the detail and fix of the first finding for each field."""
     first = results[0]
     reasons = alike(results, lambda result: result.reason)
     at = f" (at {first.field})" if first.field and all(result.field == first.field for result in results) else ""
@@ -143,20 +143,20 @@ def _explanation(results: list[Result]) -> Iterator[Line]:
             yield from _indented(f"Fix{whose}: {result.fix}", "")
 
 
-def _more(things: Sized) -> str:
-    """Return how many things are not listed, and how to see them; empty if all are."""
-    return f" and {len(things) - _LISTED} more; {_ALL}" if len(things) > _LISTED else ""
+def _more(items: Sized) -> str:
+    """Return how many items are omitted, and how to list them; empty if none is."""
+    return f" and {len(items) - _LISTED} more; {_ALL}" if len(items) > _LISTED else ""
 
 
-def _listed(things: Sequence[T], line: Callable[[T], Line]) -> Iterator[Line]:
-    """Yield a line for each of the first things, and how many are not listed."""
-    yield from map(line, things[:_LISTED])
-    if more := _more(things):
+def _listed(items: Sequence[T], line: Callable[[T], Line]) -> Iterator[Line]:
+    """Yield a line for each of the first items, and the number of omitted ones."""
+    yield from map(line, items[:_LISTED])
+    if more := _more(items):
         yield [(f" {more}", "")]
 
 
 def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> Iterator[Line]:
-    """Yield the workloads on spot Nodes that would not survive a reclaim: once for each list of reasons."""
+    """Yield the workloads on spot Nodes that would not survive a reclaim, grouped by their reasons."""
     at_risk = [risk for risk in workloads if risk.reasons]
     of = counted(len(workloads), "workload")
     note = "" if all_read else ", as far as the cluster could be read"

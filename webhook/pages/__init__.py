@@ -1,8 +1,8 @@
-"""HTML pages: self-contained files for light and dark mode that are readable without scripts.
+"""HTML pages: self-contained files with light and dark mode, readable without scripts.
 
     page("check.html", style="drawing.css", script="check.js", report=...)
 
-The template engine escapes all values. The page's Content-Security-Policy permits only its own style and script, by
+The template engine escapes all values. The page's Content-Security-Policy allows only its own style and script, by
 their hashes.
 """
 
@@ -27,8 +27,8 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> s
     """Render a page.
 
     Args:
-        template, style, script: files in this folder. ``page.css`` is part of every page.
-        content: the variables of the template.
+        template, style, script: files in this folder. Every page includes ``page.css``.
+        content: the template's variables.
     """
     css, code = _parts(style, script)
     policy = content_policy(style=style, script=script)
@@ -64,7 +64,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a text without control characters, which may reverse the direction of the text after them, too."""
+    """Remove the control characters of a text: some reverse the direction of the following text."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return printable(value, keep="\n")

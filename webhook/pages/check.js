@@ -1,5 +1,5 @@
 "use strict";
-// Search and filter; the address keeps what is asked for. Without this everything is shown, and the form is not.
+// Search and filter findings, and keep the query in the address. Without scripts, the page shows all except the form.
 (() => {
   const form = document.querySelector("form");
   if (!form) return;
@@ -18,7 +18,7 @@
   const numberOf = (group) => group.variants.reduce((sum, variant) => sum + variant.places.length, 0);
   const total = groups.reduce((sum, group) => sum + (group.outcome ? numberOf(group) : 0), 0);
 
-  // What a group says holds for all its places, what a variant says for those in it.
+  // A group's text applies to all its places, and a variant's text to the variant's places.
   const readTexts = () => {
     for (const group of groups) {
       const own = group.element.querySelectorAll(":scope > summary, :scope > .ruled > .text");

@@ -15,14 +15,14 @@ WIDTH: Final = 820
 """The width of a drawing in pixels."""
 
 CHARACTER: Final = 7.8
-"""Average width of a character of a wide font, by which texts are measured."""
+"""The average width in pixels of a character in a wide font, for measuring texts."""
 
 STYLE: Final = Path(__file__).with_name("drawing.css").read_text()
-"""The style of all drawings. An SVG file contains it; a page includes ``drawing.css`` once."""
+"""The style of all drawings. An SVG file contains it. A page includes ``drawing.css`` once."""
 
 
 def text(x: float, y: float, line: str, style: str = "", *, anchor: str = "start", most: int = 0) -> str:
-    """Draw a line of text. A line that is cut after ``most`` characters is shown whole on hovering."""
+    """Draw a line of text. If it is cut after ``most`` characters, hovering shows the whole line."""
     line = printable(line)
     cut = bool(most) and len(line) > most
     shown = f"{line[: most - 1]}…" if cut else line
@@ -48,5 +48,5 @@ def legend(meanings: Iterable[tuple[str, str]], y: float) -> Iterator[str]:
 
 
 def safe(line: str) -> str:
-    """Return a text as XML has it, without control characters."""
+    """Remove control characters from a text, and escape it for XML."""
     return escape(printable(line))
