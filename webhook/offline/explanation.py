@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from webhook.offline.session import Judgements
     from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline
 
-_NOT_SPECIFIED: Final = "not said"
-_GPUS: Final = {Gpu.ANY: "as its Pods ask", Gpu.UNKNOWN: "unknown: as spot it counts as GPU, as on-demand it does not"}
+_NOT_SPECIFIED: Final = "not specified"
+_GPUS: Final = {Gpu.ANY: "as its Pods request", Gpu.UNKNOWN: "unknown: counts as GPU for spot, not for on-demand"}
 
 
 class PoolFact(msgspec.Struct, frozen=True):
@@ -113,8 +113,8 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     own, seconds, margin = pool.grace_seconds is not None, pool.grace_seconds, pool.safety_margin_seconds
     seconds = provider.grace_period.budget_seconds if seconds is None else seconds
     margin = provider.grace_period.safety_margin_seconds if margin is None else margin
-    free = f", of which {margin} s are kept free" if margin else ""
-    yield PoolFact("time to stop", f"{seconds} s{free}", "the pool's own" if own else f"of every {provider.title} pool")
+    free = f", with {margin} s reserved" if margin else ""
+    yield PoolFact("time to stop", f"{seconds} s{free}", "from the pool" if own else f"of every {provider.title} pool")
     for problem in pool.problems:
         yield PoolFact("can't be read", problem)
 

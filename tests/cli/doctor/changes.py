@@ -209,8 +209,8 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
             )
         },
         {
-            "probe SpotPlacement": "fail: a Pod for spot is admitted unchanged",
-            "probe GracefulTermination": "fail: a Pod for spot keeps the default grace period",
+            "probe SpotPlacement": "fail: a spot Pod is admitted unchanged",
+            "probe GracefulTermination": "fail: a spot Pod keeps the default grace period",
             "probe SpotSuitability": "fail: spot-suitability/bare-pod is not found: the object was admitted",
         },
     ),
@@ -238,14 +238,14 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     "a later webhook that reverts the patch": (
         {ALL_MUTATING: mutating("zz-last"), SPOT_POD: {'"nodeSelector"': '"n"'}},
         {
-            "later webhooks": "fail: after spotgate are asked about Pods: zz-last/it; the probe did not keep",
-            "probe SpotPlacement": "fail: a Pod for spot is admitted unchanged",
+            "later webhooks": "fail: webhooks that change Pods after spotgate: zz-last/it; the probe did not keep",
+            "probe SpotPlacement": "fail: a spot Pod is admitted unchanged",
         },
     ),
     "a later webhook, and no answer to the probe": (
         {ALL_MUTATING: mutating("zz-last"), SPOT_POD: FORBIDDEN},
         {
-            "later webhooks": "unknown: after spotgate are asked about Pods: zz-last/it; no probe tells",
+            "later webhooks": "unknown: webhooks that change Pods after spotgate: zz-last/it; no probe shows",
             "probe GracefulTermination": "unknown: the probe was refused otherwise",
             "probe SpotPlacement": "unknown: the probe was refused otherwise",
             "probe SpotSuitability": "unknown: the probe was refused otherwise",

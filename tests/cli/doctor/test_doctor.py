@@ -71,8 +71,8 @@ HEALTHY_SAID = (
     "trusted until ",
     "on-demand-fallback/superchip is denied",
     "reserved-labels/reserved is denied",
-    "a Pod for spot is given what places it there",
-    "a Pod for spot is given time to end",
+    "a spot Pod is placed on spot nodes",
+    "a spot Pod gets time to stop",
     "bare-pod is warned of",
 )
 

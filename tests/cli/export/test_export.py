@@ -81,7 +81,7 @@ def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Ru
         "eviction-strategy: not exported: it asks who owns a Pod, and where it can land",
         "graceful-termination: not exported: it changes Pods",
         "on-demand-fallback: not exported: it looks up the cluster's node pools",
-        "reserved-labels: keys of spotgate.dev that have no effect are not looked for: they are only ever warned of",
+        "reserved-labels: spotgate.dev keys without effect aren't checked: they only cause warnings",
         "reserved-namespaces: names of namespaces in cw-* are admitted: Kubernetes doesn't know the cluster's provider",
         "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
     } <= set(lines)
@@ -90,7 +90,7 @@ def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Ru
     assert {policy.name for policy in BUNDLE.policies} == exported | {
         matched[1] for line in lines if (matched := re.search(r"([\w-]+): not exported", line))
     }
-    head = re.findall(r"^# Not as the webhook has it: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
+    head = re.findall(r"^# Differs from the webhook: ([^:]+: .*?)(?: \((spec\..*)\))?$", done.out, re.MULTILINE)
     assert [": ".join(filter(None, (field, text))) for text, field in head] == lines
     assert "eksctl.io" not in done.out  # its groups are in files, not in an API server
 
@@ -131,14 +131,14 @@ RIGHT = "object.spec.containers.size() < 9"
     ("expression", "names", "omission"),
     [
         (RIGHT, {"a.objects", "a.templates"}, "pod templates of rayclusters"),
-        ("pools.size() > 0", set(), "validations[0]: a: not exported: it asks for the cluster's node pools"),
-        ("variables.spot.size() > 0", set(), "validations[0]: a: not exported: it asks for the cluster's node pools"),
+        ("pools.size() > 0", set(), "validations[0]: a: not exported: it reads the cluster's node pools"),
+        ("variables.spot.size() > 0", set(), "validations[0]: a: not exported: it reads the cluster's node pools"),
         ("object.spec.x in [dyn(0), dyn('0%')]", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
-        ("object.metadata.name != 'x'", {"a.objects"}, "a: pod templates: it reads more of `object` or `request`"),
-        ("object.metadata.?namespace.orValue('') != 'x'", {"a.objects"}, "a: pod templates: it reads more"),
-        ("object.kind == 'Pod'", {"a.objects"}, "a: pod templates: it reads more"),
-        ("[object].size() == 1", {"a.objects"}, "a: pod templates: it reads more"),
-        ("request.operation == 'CREATE'", {"a.objects"}, "a: pod templates: it reads more"),
+        ("object.metadata.name != 'x'", {"a.objects"}, "a: pod templates: it reads fields of `object` or `request`"),
+        ("object.metadata.?namespace.orValue('') != 'x'", {"a.objects"}, "a: pod templates: it reads fields"),
+        ("object.kind == 'Pod'", {"a.objects"}, "a: pod templates: it reads fields"),
+        ("[object].size() == 1", {"a.objects"}, "a: pod templates: it reads fields"),
+        ("request.operation == 'CREATE'", {"a.objects"}, "a: pod templates: it reads fields"),
         ("object.spec.x == 'the object' // of a request", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
         ("request.namespace != 'x' || oldObject == null", {"a.objects", "a.templates"}, "pod templates of rayclusters"),
     ],
@@ -243,8 +243,8 @@ def test_expired_exemptions_are_dropped_and_expiring_ones_reported(
         "exempt-1": "!(request.userInfo.username in ['new'])",
         "exempt-2": "!(request.userInfo.?groups.orValue([]).exists(group, group in ['team']))",
     }
-    assert "a: the exemption holds after 2999-01-01, too, until you export again: Kubernetes has no clock" in report
-    assert "spec.expires: a: the exemption holds after 2999-02-01, too" in report
+    assert "a: the exemption applies after 2999-01-01, until you export again: Kubernetes has no clock" in report
+    assert "spec.expires: a: the exemption applies after 2999-02-01" in report
 
 
 def test_service_account_and_label_exemptions_are_exported(

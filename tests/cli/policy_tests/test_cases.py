@@ -124,7 +124,7 @@ def test_every_mismatch_is_reported_at_its_line(run: Run, write: Write) -> None:
         f'{file}:{lines["team: b"]}: object.metadata.labels.team: expected "b", got "a"',
         f'{file}:{lines["example.com/x: null"]}: object.metadata.labels["example.com/x"]: expected none, got "b"',
         f'{file}:{lines["spec: 1"]}: object.spec: expected 1, got {{"containers": [{{"name": "main", "image": "busybox"}}]}}',
-        "    What was found:",
+        "    Findings:",
         '      deny: [labels] label example.com/x is in the reserved domain example.com (at metadata.labels["example.com/x"]) [reserved-labels/reserved]',
         "        The platform rejects labels that users set in example.com and its subdomains.",
         "        Fix: remove it, or use your own domain, e.g. example.com/x",

@@ -61,9 +61,9 @@ def test_a_golden_file_is_not_written_outside_the_folder_of_the_test(
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("t.yaml", "t.yaml holds something else than one Pod; remove it, or name another file"),
+        ("t.yaml", "t.yaml contains something other than one Pod; remove it, or name another file"),
         ("../policy.yaml", "--update writes only in the folder of the test"),
-        ("notes.yaml", "notes.yaml holds something else than one Pod; remove it, or name another file"),
+        ("notes.yaml", "notes.yaml contains something other than one Pod; remove it, or name another file"),
     ],
 )
 def test_only_golden_files_are_overwritten(run: Run, write: Write, name: str, error: str) -> None:

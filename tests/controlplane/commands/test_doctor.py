@@ -167,7 +167,7 @@ def test_doctor_reports_what_is_broken_as_the_api_server_acts_on_it(webhook: Web
     }
     assert {name: text for name, (text,) in problems.items() if name not in probes} == {
         "ValidatingWebhookConfiguration": "fail: webhook node-pools.spotgate.dev is missing",
-        "later webhooks": "fail: after spotgate are asked about Pods: zz-undo/undo.example.com; "
+        "later webhooks": "fail: webhooks that change Pods after spotgate: zz-undo/undo.example.com; "
         "the probe did not keep what spotgate changes",
         "ServiceAccount spotgate": "fail: it lacks permissions: list poddisruptionbudgets.policy; watch poddisruptionbudgets.policy",
     }

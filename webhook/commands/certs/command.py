@@ -102,7 +102,7 @@ def _ending(item: Item, now: datetime, days: int) -> Item:
     if item.problem or item.expires is None or item.expires - now > timedelta(days=days):
         return item
     problem = f"it expires in {max((item.expires - now).days, 0)} days"
-    fix = "for replicas with --tls-secret, see their log; otherwise, renew it where it comes from"
+    fix = "for replicas with --tls-secret, see their log; otherwise, renew it at its issuer"
     return replace(item, problem=problem, fix=fix)
 
 
@@ -128,12 +128,12 @@ async def _rotate(api: Api, options: CertsOptions) -> int:
     if not certificates.self_managed or not certificates.names:
         raise CannotJudgeError(
             f"spotgate certs: Secret {'/'.join(options.secret)} has no CA of spotgate: there is nothing to rotate; "
-            "renew the certificate where it comes from (cert-manager: `cmctl renew`)"
+            "renew the certificate at its issuer (cert-manager: `cmctl renew`)"
         )
     issued = issue(certificates.names, now=utc_now())
     await write_secret(api, *options.secret, issued.to_data(), READ_SECONDS, certificates.secret.resource_version)
     replicas = certificates.replicas
-    print("A new CA is in the Secret. The replicas add it to the caBundles, then serve what it signed.")
+    print("A new CA is in the Secret. The replicas add it to the caBundles, then serve certificates that it signed.")
     try:
         async with asyncio.timeout(options.timeout):
             while True:

@@ -71,10 +71,8 @@ async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> 
         for webhook in configuration.get("webhooks", ())
         if any(map(_about_pods, webhook.get("rules", ())))
     ]
-    what = f"after spotgate are asked about Pods: {', '.join(later)}" if later else "no webhook changes Pods later"
-    problem = (
-        "no probe tells whether they undo it" if placed is None else "the probe did not keep what spotgate changes"
-    )
+    what = f"webhooks that change Pods after spotgate: {', '.join(later)}" if later else "no webhook changes Pods later"
+    problem = "no probe shows the effect" if placed is None else "the probe did not keep what spotgate changes"
     fix = "rename or narrow that configuration: it may undo what spotgate does"
     wrong = f"{what}; {problem}" if later and not placed else ""
     yield Diagnosis.of("later webhooks", wrong, fix, what, "unknown" if placed is None else "fail")

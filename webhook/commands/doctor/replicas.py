@@ -78,7 +78,7 @@ async def check_states(installed: Installed) -> AsyncIterator[Diagnosis]:
             yield Diagnosis(name, "warn", what, fix)
         if not problems:
             silence = max((value for _, value in samples(replica.metrics, _SILENCE)), default=0)
-            what = f"version {version.version}, bundle {version.bundle}; heard of the cluster {silence:.0f} s ago"
+            what = f"version {version.version}, bundle {version.bundle}; last cluster event {silence:.0f} s ago"
             yield Diagnosis(name, "ok", what)
 
 
@@ -94,7 +94,7 @@ def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> It
             yield f"the last reload of its {labels['what']} failed", "its log says why; the last good one is in force"
     for _, value in samples(metrics, _SILENCE):
         if value > _STALE:
-            yield f"it last heard of the cluster {value:.0f} s ago", "see docs/cluster-state.md, and its log"
+            yield f"its last cluster event was {value:.0f} s ago", "see docs/cluster-state.md, and its log"
     for _, value in samples(metrics, "spotgate_certificate_trusted"):
         if not value:
             yield "its certificate is not trusted by the caBundles that it last read", "see docs/certificates.md"

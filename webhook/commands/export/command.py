@@ -114,7 +114,7 @@ def run(namespace: Namespace) -> int:
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
         complain(str(problem))
-        print(printable(f"# Not as the webhook has it: {problem.text}{where}"))
+        print(printable(f"# Differs from the webhook: {problem.text}{where}"))
     for text in left_alone:
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))

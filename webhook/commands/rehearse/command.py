@@ -166,7 +166,7 @@ def _prepare(options: RehearseOptions) -> int:
 
 def _count(text: str, least: int = 0) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise ArgumentTypeError(f"{text!r} is no number: write {least}, {least + 1}, {least + 2} ...")
+        raise ArgumentTypeError(f"{text!r} isn't a valid number: write {least}, {least + 1}, {least + 2} ...")
     return int(text)
 
 
@@ -174,7 +174,7 @@ def _growth(text: str) -> Growth:
     pool, equals, size = text.rpartition("=")
     number, _, seconds = size.partition(":")
     if not (pool and equals and number.isdecimal() and (seconds or "0").isdecimal()):
-        raise ArgumentTypeError(f"{text!r} says no growth: write POOL=N or POOL=N:SECONDS, as in cpu-on-demand=2:90")
+        raise ArgumentTypeError(f"{text!r} is invalid: write POOL=N or POOL=N:SECONDS, as in cpu-on-demand=2:90")
     return pool, int(number), float(seconds or 120)
 
 
@@ -182,5 +182,5 @@ def _allocatable(text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition("=")
     offered = dict(pair.split("=", 1) for pair in rest.split(",") if "=" in pair)
     if not name or not offered or any(amount_of(amount) is None for amount in offered.values()):
-        raise ArgumentTypeError(f"{text!r} says no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
+        raise ArgumentTypeError(f"{text!r} has no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
     return name, offered

@@ -180,15 +180,15 @@ def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str
     if update:
         kind = after.get("kind")
         if documents and not (isinstance(written, dict) and written.get("kind") == kind):
-            raise ValueError(f"{file} holds something else than one {kind}; remove it, or name another file")
+            raise ValueError(f"{file} contains something other than one {kind}; remove it, or name another file")
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, _yaml(after).encode())
         return ""
     if documents is None:
         return f"there is no file {file}; --update writes it"
     both = (_yaml(written).splitlines(), _yaml(after).splitlines())
-    lines = difflib.unified_diff(*both, str(file), "what came out", lineterm="")
-    return "\n".join(("the object is not as in the file; --update writes it again", *lines))
+    lines = difflib.unified_diff(*both, str(file), "actual", lineterm="")
+    return "\n".join(("the object differs from the file; --update rewrites it", *lines))
 
 
 def _differing(expected: object, got: object, path: FieldPath) -> Iterator[Difference]:

@@ -145,9 +145,9 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
     for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):
         where = f"{_CONDITION}{number}] {condition.name}"
         if where not in reached:
-            yield f"no case is left out by {where}"
+            yield f"no case fails {where}"
     if policy.break_glass and not any(case.overruled for case in cases):
-        yield "no case overrules it by breakGlass"
+        yield "no case uses breakGlass"
 
 
 def _others(policy: Policy, operations: set[str], reported: set[Exemption]) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _others(policy: Policy, operations: set[str], reported: set[Exemption]) -> I
     declared = set(chain.from_iterable(rule.operations for rule in policy.rules))
     for operation in OPERATIONS[:3]:
         if operation not in operations and not declared.isdisjoint({operation, "*"}):
-            yield f"no case has it look at {operation}"
+            yield f"no case tests {operation}"
     for exemption in policy.exemptions:
         if exemption not in reported:
             reported.add(exemption)

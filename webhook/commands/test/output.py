@@ -65,7 +65,7 @@ def _failure(result: CaseResult) -> Iterator[Line]:
         field = mismatch.field.rpartition("expect.")[2]
         yield from _indented(f"{mismatch.file}:{mismatch.line}: {field}: {mismatch.text}", "    ")
     if result.findings:
-        yield [("    What was found:", "")]
+        yield [("    Findings:", "")]
     for finding in result.findings:
         yield from _indented(f"{finding.outcome}: {finding.message()}", "      ")
     if result.silent or not result.findings:

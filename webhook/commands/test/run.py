@@ -173,7 +173,7 @@ class Runner:
         if silent or judgement.patch or expected.outcome is not Verdict.ALLOWED:
             return result
         tested = ", ".join(policy.name for policy in watch.index.policies)
-        text = f"warning: allowed whatever the policies say: none matches this kind of object; tested: {tested}"
+        text = f"warning: always allowed: no policy matches this kind of object; tested: {tested}"
         return replace(result, warnings=(case.test.problem(case.at("expect", "outcome"), text),))
 
     def _watch(self, case: PolicyTestCase) -> Watch:

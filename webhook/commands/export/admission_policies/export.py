@@ -32,7 +32,7 @@ def _break_glass(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield one part if the policy has ``breakGlass``. The groups of all policies can write the annotation."""
     if not exported.policy.break_glass:
         return
-    exported.leave_out(("breakGlass",), "it holds past `until`, too: Kubernetes has no clock")
+    exported.leave_out(("breakGlass",), "it also applies after `until`: Kubernetes has no clock")
     rules = [
         replace(rule, resources=resources, operations=WRITES)
         for rule in exported.policy.rules

@@ -40,7 +40,7 @@ _OBJECTS, _NAMESPACES, _TEMPLATES = range(3)
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield parts for the labels of objects, then for those of pod templates."""
-    exported.leave_out((), "keys of spotgate.dev that have no effect are not looked for: they are only ever warned of")
+    exported.leave_out((), "spotgate.dev keys without effect aren't checked: they only cause warnings")
     groups: _Groups = {}
     for rule in exported.policy.rules:
         for group, path in product(rule.api_groups, rule.resources):
@@ -65,7 +65,7 @@ def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: s
     resource, _, subresource = path.partition("/")
     operations = tuple(operation for operation in WRITES if {operation, "*"} & set(rule.operations))
     if group == "*":
-        why = f"{path} of all API groups: where labels are depends on the resource; name the groups"
+        why = f"{path} of all API groups: the label fields depend on the resource; name the groups"
         exported.leave_out(("match", "resourceRules"), why)
         return
     readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))

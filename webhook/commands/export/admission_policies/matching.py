@@ -87,7 +87,7 @@ class ExportedPolicy:
         ):
             if spec.expires is not None and spec.expires >= today:
                 until = "until you export again: Kubernetes has no clock"
-                why = f"the exemption holds after {spec.expires}, too, {until}"
+                why = f"the exemption applies after {spec.expires}, {until}"
                 self.left_out.append(document.problem((*path, "expires"), f"{self.policy.name}: {why}"))
             yield spec
 
@@ -100,7 +100,7 @@ class ExportedPolicy:
         for number, glob in enumerate(self.spec.match.namespaces.include):
             if self.bundle.index.system_namespaces.names.match(glob):
                 path = ("match", "namespaces", "include", number)
-                self.leave_out(path, f"{glob} is a system namespace, and left alone")
+                self.leave_out(path, f"{glob} is a system namespace, which spotgate skips")
 
     def constraints(self, part: Part) -> JSON:
         """Return ``matchConstraints`` without the system namespaces, as in the webhook configurations."""

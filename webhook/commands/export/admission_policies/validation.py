@@ -56,7 +56,7 @@ class _Export:
         """Return why Kubernetes can't evaluate the expression or one of its variables; empty if it can."""
         text = Text(expression)
         if "pools" in text.words:
-            return "it asks for the cluster's node pools"
+            return "it reads the cluster's node pools"
         return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
     def exportable(self) -> Iterator[JSON]:
@@ -104,7 +104,7 @@ class _Export:
             *(text for validation in validations for key, text in validation.items() if "xpression" in key),
         ]
         if any(map(_names_more, expressions)):
-            why = "pod templates: it reads more of `object` or `request` than a template and a Pod have in common"
+            why = "pod templates: it reads fields of `object` or `request` that a template doesn't have"
             self.exported.leave_out((), why)
             return
         plain: list[Workload] = []
@@ -114,7 +114,7 @@ class _Export:
             (others if more or set("*[") & set(path) else plain).append(workload)
         if others:
             names = ", ".join(workload.resource for workload in others)
-            self.exported.leave_out((), f"pod templates of {names}: they may lack what every Pod has")
+            self.exported.leave_out((), f"pod templates of {names}: they may lack fields of a Pod")
         for path, workloads in alike(plain, lambda workload: workload.paths[0].text).items():
             template, old = f"object.{path}", f"oldObject.{path}"
             (name, *_), rules = zip(*map(templates_of, workloads), strict=True)
