@@ -1,1 +1,1 @@
-"""Text, globs, bounds, caches, and the terminal: what needs no Kubernetes."""
+"""Helpers without Kubernetes types: text, globs, bounds, caches, and the terminal."""

@@ -1,4 +1,4 @@
-"""Cache results by the identity of the arguments, which need no hash."""
+"""Cache results by the identity of the arguments, which don't have to be hashable."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Given = TypeVarTuple("_Given")
 
 
 def identity_cache(*, maxsize: int) -> Callable[[Callable[[*_Given], _Result]], Callable[[*_Given], _Result]]:
-    """Cache the newest results by the identity of the arguments, which must never change."""
+    """Cache the newest results by the identity of the arguments, which must be immutable."""
 
     def decorate(function: Callable[[*_Given], _Result]) -> Callable[[*_Given], _Result]:
         results: dict[tuple[int, ...], tuple[tuple[*_Given], _Result]] = {}
-        """Results with their arguments, which are kept alive: an id is of one object only while that lives."""
+        """The results and their arguments. The reference keeps an argument alive, because Python reuses ids."""
 
         @wraps(function)
         def cached(*given: *_Given) -> _Result:

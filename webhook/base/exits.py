@@ -11,8 +11,8 @@ FOUND: Final = 1
 """Findings that fail the run."""
 
 CANNOT_JUDGE: Final = 2
-"""Unreadable input or state, an invalid policy, a wrong command line."""
+"""Unreadable input or state, an invalid policy, or a wrong command line."""
 
 
 class CannotJudgeError(Exception):
-    """A problem that ends the command. Its text is for standard error, each line ``file:line:column: ...``."""
+    """A problem that ends the command. The text goes to standard error; each line is ``file:line:column: ...``."""

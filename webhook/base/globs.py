@@ -1,4 +1,4 @@
-"""Match whole strings against globs (``*``, ``?``, ``[...]``), which policy files use instead of expressions."""
+"""Match whole strings against globs (``*``, ``?``, ``[...]``), which policy files use in place of expressions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _META = frozenset("*?[")
 
 _LONGEST: Final = 1024
-"""Characters of a glob, and of a text that it can match: names have 253 at most, users and images some more."""
+"""Characters of a glob, and of a text that it can match. Names have at most 253; users and images can have more."""
 
 
 class Globs:
-    """Globs, compiled: exact names in a set, and one expression for those with wildcards."""
+    """Compiled globs: a set of exact names, and one regular expression for the globs with wildcards."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self.patterns = tuple(patterns)
@@ -25,7 +25,7 @@ class Globs:
 
     @cached_property
     def _match(self) -> Callable[[str], object] | None:
-        """Return the match method of the expression; compiled when first asked, as most are never."""
+        """Return the match method of the regular expression. Compile it on first use: most are never used."""
         wild = [fnmatch.translate(pattern) for pattern in self.patterns if pattern not in self._exact]
         return re.compile("|".join(wild)).match if wild else None
 
@@ -49,7 +49,7 @@ _WILDCARD: Final = re.compile(r"[*?\[\]]")
 
 
 def may_share_a_name(one: str, other: str) -> bool:
-    """Return whether some text may match both globs: False only if the text before or after their wildcards differs."""
+    """Return whether a text may match both globs: False only if the text before or after their wildcards differs."""
     if not is_glob(one) or not is_glob(other):
         return fnmatch.fnmatchcase(one, other) or fnmatch.fnmatchcase(other, one)
     (head, *_, tail), (other_head, *_, other_tail) = map(_WILDCARD.split, (one, other))
@@ -63,7 +63,7 @@ def is_glob(pattern: str) -> bool:
 
 
 def problem_with(pattern: str) -> str:
-    """Return what is wrong with a glob, or an empty string; an unclosed ``[`` would silently match nothing."""
+    """Return the problem of a glob, or an empty string. An unclosed ``[`` would silently match nothing."""
     if not pattern:
         return "an empty glob matches nothing"
     if len(pattern) > _LONGEST:

@@ -1,4 +1,4 @@
-"""Print styled lines: in colour on a terminal that wants it, else plain."""
+"""Print styled lines: in colour on a terminal that supports it, else plain."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Line = list[tuple[str, str]]
-"""Pieces of text, each with a style of rich; an empty style is plain."""
+"""Pieces of text, each with a rich style. An empty style is plain."""
 
 
 def show(lines: Iterable[Line]) -> None:
-    """Print the lines, in colour on a terminal that wants it."""
+    """Print the lines, in colour on a terminal that supports it."""
     if in_colour():
         show_in_colour(lines)
     else:
@@ -27,7 +27,7 @@ def show(lines: Iterable[Line]) -> None:
 
 
 def in_colour() -> bool:
-    """Return whether standard output is a terminal that wants colours."""
+    """Return whether standard output is a terminal, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -42,12 +42,12 @@ def show_in_colour(lines: Iterable[Line]) -> None:
 
 
 def complain(*texts: str) -> None:
-    """Print problems on standard error, each in one plain line."""
+    """Print problems on standard error, each on one plain line."""
     print(plain([(text, "")] for text in texts), file=sys.stderr)
 
 
 def exit_code(problems: Iterable[str], *, failed: bool) -> int:
-    """Print what could not be judged, after the output, and return the exit code of a command."""
+    """Print the problems after the output, and return the exit code of a command."""
     if texts := list(problems):
         sys.stdout.flush()
         complain(*texts)
@@ -56,20 +56,20 @@ def exit_code(problems: Iterable[str], *, failed: bool) -> int:
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """Return the lines as text without styles, and without spaces at line ends.
+    """Return the lines as text without styles and trailing spaces.
 
-    GitHub's runner takes a line of a log for a command where it begins with ``::``, spaces aside. None of ours does,
-    but the name of a file, or a text in a manifest, may.
+    GitHub's runner interprets a log line that starts with ``::``, after spaces, as a command. Our lines don't, but file
+    names and texts in manifests can.
     """
     texts = ("".join(printable(text) for text, _ in line).rstrip() for line in lines)
     return "\n".join(text.replace("::", ": :", 1) if text.lstrip().startswith("::") else text for text in texts)
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON for programs, and for people who look at it."""
+    """Return a value as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things in words: 1 object, 2 objects."""
+    """Return a number with its noun: 1 object, 2 objects."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

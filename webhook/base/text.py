@@ -14,11 +14,11 @@ _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Replace control characters and lone surrogates by spaces: users' text must not control a terminal.
+    """Replace control characters and lone surrogates with spaces: users' text must not control a terminal.
 
     Args:
-        text: of any origin.
-        keep: a character that stays although it is no printable one.
+        text: from any source.
+        keep: a character to keep although it isn't printable.
     """
     if (text.replace(keep, "") if keep else text).isprintable():
         return text
@@ -26,14 +26,14 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def listed(texts: Iterable[str], at_most: int = 5, separator: str = ", ", rest: str = " and ") -> str:
-    """Return the first few texts, and after ``rest`` the number of the others, as a phrase for a terminal."""
+    """Return the first few texts, then ``rest`` and the number of the others, as a phrase for a terminal."""
     items = list(texts)
     more = len(items) - at_most
     return separator.join(items[:at_most]) + (f"{rest}{more} more" if more > 0 else "")
 
 
 def go_duration(text: str) -> float | None:
-    """Parse a duration as Go writes it (``1m30s``, ``500ms``) into seconds. Return None if the text is no duration."""
+    """Parse a Go duration (``1m30s``, ``500ms``) into seconds. Return None if the text isn't a duration."""
     if not _DURATION.fullmatch(text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))

@@ -1,4 +1,4 @@
-"""Write files whole or not at all."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _WRITABLE = 0o222
 
 
 def write_whole(path: Path, data: bytes, *, expected: bytes | None = None) -> None:
-    """Write a file whole or not at all. Its mode and its owner stay, and a symbolic link stays one.
+    """Write a file atomically. Keep its mode and owner, and follow symbolic links.
 
-    ``expected``: what the file held when it was read. The file is not written if it holds something else now, if it is
-    read-only, or if it has further names, which would keep the old content.
-    Raise OSError if it can't be written; its content is unchanged.
+    With ``expected``, the content that the file had when it was read, don't write the file if its content has changed,
+    if it is read-only, or if it has other hard links, which would keep the old content.
+    Raise OSError if the file can't be written; its content is then unchanged.
     """
-    if path.exists() and not path.is_file():  # /dev/null, a pipe: nothing to put in its place
+    if path.exists() and not path.is_file():  # /dev/null or a pipe: can't be replaced
         path.write_bytes(data)
         return
     target = path.resolve()
@@ -49,7 +49,7 @@ def write_whole(path: Path, data: bytes, *, expected: bytes | None = None) -> No
 
 
 def _refuse_to_replace(status: os.stat_result) -> None:
-    """Raise OSError if a file is read-only or has several names. Root may write it, but that is not what it is for."""
+    """Raise OSError if a file is read-only, even if root could write it, or has several hard links."""
     if not status.st_mode & _WRITABLE:
         raise OSError(errno.EACCES, "it is read-only; make it writable first (chmod u+w)")
     if status.st_nlink > 1:

@@ -1,1 +1,1 @@
-"""The engine: policies compiled and indexed, and one pure function that decides on a request."""
+"""The engine: compiles and indexes policies, and decides requests with one pure function."""

@@ -1,4 +1,4 @@
-"""Read the break-glass annotation, by which members of a policy's ``breakGlass`` groups override its denials."""
+"""Read the break-glass annotation, with which members of a policy's ``breakGlass`` groups override its denials."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def reason_of(metadata: SubjectMetadata) -> str | None:
 
 
 def why_void(value: str, now: datetime) -> str:
-    """Return why the annotation is void for everybody, as a clause, or an empty string if it is valid.
+    """Return why the annotation is void for all users, as a clause, or an empty string if it is valid.
 
-    Its value may end in ``until`` and a time. With an invalid time the annotation is void.
+    Its value may end in ``until`` and a time. An invalid time makes the annotation void.
     """
     *reason, before, time = ("", "", *value.split())
     if time.lower() == "until":
@@ -43,7 +43,7 @@ def why_void(value: str, now: datetime) -> str:
         return "it gives no reason"
     try:
         end = datetime.fromisoformat(time.upper()) if _RFC_3339.fullmatch(time) else None
-    except ValueError:  # as of 30 February
+    except ValueError:  # such as 30 February
         end = None
     if end is None:
         return f"{time} is no RFC 3339 time, as 2026-11-22T18:00:00Z"
@@ -51,7 +51,7 @@ def why_void(value: str, now: datetime) -> str:
 
 
 def may_break(request: Request, groups: Iterable[Globs]) -> bool:
-    """Return whether the user is a member of one of these groups."""
+    """Return whether the requester is a member of one of these groups."""
     return any(globs.match(group) for globs in groups for group in request.user_info.groups or ())
 
 
@@ -69,8 +69,8 @@ _decoder: Final = msgspec.json.Decoder(_Object)
 def is_copy(request: Request, *, of_workload: bool) -> bool:
     """Return whether a controller may have copied the annotation from another object.
 
-    Controllers copy annotations to the Pods that they make, and from one workload to another. Node pools have owners,
-    too, whose controllers copy no annotations.
+    Controllers copy annotations to the Pods that they create, and between workloads. Node pools can also have owners,
+    but their controllers copy no annotations.
     """
     if not of_workload and (request.resource.group, request.resource.resource) != ("", "pods"):
         return False

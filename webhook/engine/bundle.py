@@ -1,8 +1,8 @@
-"""Load policy files into a bundle: validated, compiled and indexed as a whole, and rejected as a whole.
+"""Load policy files into a bundle: validate, compile, and index all of them, or reject all of them.
 
-A policy set is a list of sources. The shipped policies are one of them, and a document of the same kind and name
-replaces a shipped one as a whole. Every command and the server compose their policies here. Facts (capacity providers,
-pod templates) that a set does not bring itself come from the shipped policies, also where these are not a source.
+A policy set is a list of sources, which can include the shipped policies. A document with the same kind and name
+replaces the whole shipped document. Every command and the server load their policies here. Facts (capacity providers,
+pod templates) that the set doesn't contain come from the shipped policies, even if these aren't a source.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from webhook.policy.precedence import Standing
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
-"""The policies that ship with spotgate: next to the packages, in a checkout and in site-packages."""
+"""The policies that ship with spotgate: next to the packages, both in a checkout and in site-packages."""
 
 _SHIPPED_FACTS: Final = (SHIPPED / "providers", SHIPPED / "workloads.yaml")
 
 OWN_NAMESPACE: Final = "spotgate-system"
-"""The namespace in which spotgate runs by default."""
+"""The default namespace of spotgate."""
 
 
 @cache
@@ -66,7 +66,7 @@ def policy_kinds() -> Mapping[str, PolicyKind]:
 
 
 def example_files() -> dict[str, Path]:
-    """Return the example of every kind of document, by kind. The pages in docs/ show the same."""
+    """Return the example file of every document kind, by kind. The pages in docs/ show the same examples."""
     others = Path(webhook.policy.__file__).with_name("examples").glob("*.yaml")
     of_kinds = {
         name: Path(inspect.getfile(kind.compile)).with_name("example.yaml") for name, kind in policy_kinds().items()
@@ -75,7 +75,7 @@ def example_files() -> dict[str, Path]:
 
 
 def document_kinds() -> dict[str, type[BaseModel]]:
-    """Return the model of ``spec`` for every kind of document that a policy file may hold."""
+    """Return the model of ``spec`` for every kind of document that a policy file can contain."""
     return {
         "CapacityProvider": CapacityProviderSpec,
         "WorkloadTemplates": WorkloadTemplatesSpec,
@@ -91,9 +91,9 @@ class Bundle(msgspec.Struct, frozen=True):
     Attributes:
         index: the compiled policies.
         hash: the hash of all files; the same files give the same hash.
-        documents: policies, exemptions and facts as they were written.
-        replacing: those of the documents that replace a shipped one.
-        mode: how far all policies go.
+        documents: the policies, exemptions, and facts as written in the files.
+        replacing: the documents that replace a shipped one.
+        mode: the limit on the enforcement of all policies.
     """
 
     index: Index
@@ -104,12 +104,12 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Return the compiled policies that are not switched off, by kind and name."""
+        """Return the compiled policies in force, sorted by kind and name."""
         return self.index.policies
 
     @property
     def own(self) -> tuple[PolicyDocument, ...]:
-        """Return the documents that the shipped folder does not hold."""
+        """Return the documents that aren't in the shipped folder."""
         return tuple(document for document in self.documents if not _is_shipped(document))
 
     @property
@@ -124,19 +124,19 @@ class Bundle(msgspec.Struct, frozen=True):
 
 
 def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster: str = "") -> Bundle:
-    """Load the policies in these files and folders, or the shipped ones if none are given.
+    """Load the policies in these files and folders, or the shipped ones if ``paths`` is empty.
 
     Args:
-        paths: files, and folders of which every ``*.yaml`` below is read.
-        own_namespace: where spotgate itself runs; default: the Pod's (``POD_NAMESPACE``), else spotgate-system.
-        cluster: the name of this cluster, in place of what providers say (``thisCluster``).
+        paths: files, and folders to read every ``*.yaml`` file below.
+        own_namespace: the namespace of spotgate; defaults to the Pod's (``POD_NAMESPACE``), else spotgate-system.
+        cluster: the name of this cluster; overrides ``thisCluster`` of the providers.
 
     Raises:
-        PolicyErrors: what is wrong, with file, line and field.
+        PolicyErrors: the problems, each with its file, line, and field.
     """
     shipped = not paths or SHIPPED in paths
     own = [path for path in paths if path != SHIPPED]
-    # Of several folders, too: one that was emptied by mistake must not switch its policies off.
+    # Check each of several folders: emptying one by mistake must not disable its policies.
     problems = [
         Problem(str(path), 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)")
         for path in paths
@@ -144,7 +144,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     ]
     kinds, files = document_kinds(), policy_files(own)
     documents = load_documents(files, kinds, problems)
-    # Where a checkout is edited, these files are the user's too, and may be among those that the user names.
+    # In a checkout, the user may pass shipped files in `paths`: don't load them twice.
     base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
     base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
     brought = {(document.kind, document.name): document for document in documents}
@@ -161,14 +161,14 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
 
 
 def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: str) -> Bundle:
-    """Compile and index the documents. Raise PolicyErrors if there are problems."""
+    """Compile and index the documents. Raise PolicyErrors if any has a problem."""
     problems: list[Problem] = []
     by_kind: dict[str, list[PolicyDocument]] = defaultdict(list)
     for document in documents:
         by_kind[document.kind].append(document)
     written = [document for document in documents if document.is_policy]
 
-    # What a taint means is a fact of the cluster: every policy must see the Pod on the same pools.
+    # The spot taints are a fact of the cluster: every policy must place the Pod on the same pools.
     placing = (document for document in by_kind["SpotPlacement"] if document.in_force)
     spot_taints = [taint for document in placing for taint in document.spec.spot_taints]
     providers = {
@@ -208,7 +208,7 @@ def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: st
 
 
 def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeSpec:
-    """Return the mode of a bundle. A second one is a problem: the order of files must not decide which one holds."""
+    """Return the mode of a bundle. Report a second one: the order of files must not decide which one applies."""
     for document in documents[1:]:
         first = f"{_shown(documents[0])}:{documents[0].document.line}"
         problems.append(document.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
@@ -235,7 +235,7 @@ def _is_shipped(document: PolicyDocument) -> bool:
 
 
 def _shown(document: PolicyDocument) -> str:
-    """Return the path of the file for the hash and messages, shortened for shipped files."""
+    """Return the path of the file for messages, shortened for shipped files."""
     file = Path(document.document.file)
     return str(file.relative_to(SHIPPED.parent) if _is_shipped(document) else file)
 
@@ -248,7 +248,7 @@ def _compile(
     claims: tuple[str, ...] = ()
     if isinstance(spec, TargetingSpec):
         facts.expect_providers(claims := spec.provider)
-        if standing.rivals:  # which provider this cluster has is then not said by any of them
+        if standing.rivals:  # several policies then name a provider, so none of them says which one this cluster has
             spec = spec.model_copy(update={"provider": ()})
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
@@ -280,11 +280,10 @@ def _compile(
 
 
 def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
-    """Raise SpecError if a rule about Pods matches other resources, or operations on which it cannot act.
+    """Raise SpecError if a policy kind for Pods matches other resources, or operations on which it can't act.
 
-    The rule would take the labels of a workload for those of a Pod, and finds no object on DELETE.
-
-    The API server refuses changes to a Pod's scheduling and shutdown after CREATE: a patch would fail the request.
+    On a workload, the rule would evaluate the workload's labels as a Pod's. On DELETE, the request has no object. After
+    CREATE, the API server rejects changes to a Pod's scheduling and shutdown, so a patch would fail the request.
 
     Source: https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
     """

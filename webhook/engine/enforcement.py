@@ -1,4 +1,4 @@
-"""Turn violations into findings. Enforcement, break-glass and unknown state can only lower an outcome."""
+"""Turn violations into findings. Enforcement, break-glass, and unknown state can only lower an outcome."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
         for name in ("replicaset", "replication", "deployment", "statefulset", "daemon-set", "job", "cronjob")
     }
 )
-"""Users that replace the Pods of workloads that may be older than a policy; they can't act on a denial."""
+"""Users that recreate the Pods of workloads that may be older than a policy. They can't act on a denial."""
 
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
-"""Users that clean up; a denial would leave a namespace or an orphan behind for ever."""
+"""Users that clean up. A denial would leave a namespace or an orphaned object behind forever."""
 
 NOT_DENIED: Final = "Not denied: "
 BY_BREAK_GLASS: Final = "break-glass by "
@@ -51,9 +51,9 @@ class UnknownMatch(NamedTuple):
 
     Attributes:
         id: the id of the finding that reports it.
-        reason: what is unknown.
-        otherwise: the condition under which its findings count, as the beginning of a sentence.
-        fix: how to make it known.
+        reason: the unknown fact, as a clause.
+        otherwise: the condition under which the policy's findings count, as the beginning of a sentence.
+        fix: how to provide the fact.
     """
 
     id: str
@@ -73,13 +73,13 @@ class UnknownMatch(NamedTuple):
 
     @classmethod
     def of_override(cls, namespace: str, other: str) -> UnknownMatch:
-        """Return the reason for a policy that another one may override in a namespace whose labels are unknown."""
+        """Return the reason for a policy that another one overrides if it selects the namespace's unknown labels."""
         reason = f"policy {other} decides if labels of namespace {namespace} select it, and they are not known"
         return cls.of_selector(namespace)._replace(reason=reason, otherwise=f"If {other} does not match")
 
     @classmethod
     def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
-        """Return the reason for a namespace that a provider owns if the cluster is one of that provider's."""
+        """Return the reason for a namespace that a provider owns if the cluster runs on that provider."""
         return cls(
             "object/namespace-owner-unknown",
             f"namespace {namespace} may be one of the platform's own, which are never touched",
@@ -93,8 +93,8 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         whole: the object of the request.
-        context: of the decision.
-        audit: its audit annotations; who overrides a denial is added.
+        context: the context of the decision.
+        audit: the audit annotations of the decision; the builder adds the users who override a denial.
         only_warns: nothing is denied in this namespace.
         of_workload: the object has pod templates.
     """
@@ -111,10 +111,10 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         """Return the finding for a violation.
 
         Args:
-            policy: the policy whose rule found it.
-            violation: the violation that the rule emitted.
+            policy: the policy of the rule that emitted the violation.
+            violation: the violation.
             subject: the subject of the rule.
-            unknown_match: why it is unknown whether the policy matches, if it is.
+            unknown_match: why it is unknown whether the policy matches, or None if it is known.
         """
         most = min(violation.outcome, policy.kind.template_outcome) if subject.template else violation.outcome
         outcome = min(most, policy.enforcement)
@@ -144,7 +144,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _why_never_denied(self, policy: Policy) -> str:
-        """Return why the policy denies nothing here or to this user, or an empty string if it may deny."""
+        """Return why the policy can't deny this request, or an empty string if it can."""
         request = self.whole.request
         user = request.user_info.username
         if self.only_warns:
@@ -158,7 +158,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
     def _why_not_denied(self, policy: Policy) -> str:
         """Return why a denial becomes a warning, or an empty string if it stays a denial.
 
-        The audit annotations name the user for whom it becomes one.
+        Record the user in the audit annotations if the denial becomes a warning because of the user.
         """
         request, reason = self.whole.request, self._emergency
         user = request.user_info.username
@@ -184,12 +184,12 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         return why_void(self._emergency or "", self.context.now)
 
     def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
-        """Return a finding if the user adds or changes the break-glass annotation without permission.
+        """Return a finding if the user adds or changes the break-glass annotation without permission, else None.
 
-        The annotation would wait for a request of a member, and then take effect. Return None if the user may write it.
+        Otherwise the annotation would take effect in a later request by a member of the groups.
 
         Args:
-            policies: that look at the object and have ``breakGlass``.
+            policies: the policies with ``breakGlass`` that evaluate the object.
         """
         request = self.whole.request
         before = reason_of(bounded_metadata(request.old_object))
@@ -233,7 +233,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
-    """Return the violation reworded: it counts only if the policy matches."""
+    """Return the violation reworded as conditional: it counts only if the policy matches."""
     if policy.mutator is not None:
         condition = "Nothing was injected. As it is"
     else:
@@ -250,7 +250,7 @@ def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unkn
 
 
 def _fix(violation: Violation, subject: Subject) -> str:
-    """Return how to fix the violation; YAML to write is shown at its place in the object of the request."""
+    """Return how to fix the violation. Show YAML to write at its place in the object of the request."""
     lead, value, path = violation.fix, violation.yaml, subject.path
     if not value:
         return f"{lead}:\n{_yaml(violation.other)}" if violation.other else lead
@@ -273,12 +273,12 @@ def _cut(text: str) -> str:
 
 
 def _is_plain(step: str | int) -> bool:
-    """Return whether the step is a key that YAML writes without quotes; an index is not."""
+    """Return whether the step is a key, not an index, that YAML writes without quotes."""
     return isinstance(step, str) and step.isidentifier() and resolve(step) == step
 
 
 def _why_lowered(policy: Policy, violation: Violation, subject: Subject) -> str:
-    """Return why the outcome is below the policy's enforcement, as a phrase; empty if it is not."""
+    """Return why the outcome is below the policy's enforcement, as a phrase, or an empty string if it isn't."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.kind.template_outcome < outcome:
         return f"{policy.kind.template_outcome}, not {outcome}: it is about a pod template"

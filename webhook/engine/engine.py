@@ -1,9 +1,10 @@
-"""Decide requests, purely and synchronously.
+"""Decide requests with a pure, synchronous function.
 
-Server, command line, policy tests and audit all call `decide`; only what they fetch beforehand differs.
+The server, the command line, policy tests, and the audit all call `decide`. They differ only in the state that they
+fetch first.
 
-Rules emit violations and change Pods through an editor. The engine turns those into a decision: it applies system
-namespaces, match, exemptions, enforcement, pod templates, controllers' Pods, break-glass and unknown state.
+Rules emit violations and change Pods through an editor. The engine turns the results into a decision. It handles system
+namespaces, match, exemptions, enforcement, pod templates, Pods of controllers, break-glass, and unknown state.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ if TYPE_CHECKING:
     from webhook.rules.context import Context
 
 VIOLATIONS_AT_MOST: Final = 100
-"""Violations of one policy on one object. More are not readable, and 60,000 labels must not cost seconds."""
+"""Violations of one policy on one object. Users can't read more, and 60,000 labels must not take seconds."""
 
 
 def needs(route: Route | None) -> Needs:
-    """Return what must be known of the cluster to decide a request of this route."""
+    """Return the cluster state to fetch before deciding a request of this route."""
     return route.needs if route is not None else NO_NEEDS
 
 
 def decide(request: Request, index: Index, context: Context) -> Decision:
-    """Decide one request: patch operations in the mutate phase, findings in the validate phase.
+    """Return the decision on a request: patch operations in the mutate phase, findings in the validate phase.
 
-    Never raise for the content of a request: an object that can't be parsed is denied.
+    The content of a request never raises an error: deny an object that can't be parsed.
     """
     return decide_on(index.route(context.phase, request), request, index, context)
 
 
 def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
-    """Decide one request as `decide` does, given its route, which the caller resolves first to fetch what it needs."""
+    """Return the decision like `decide`, with the route that the caller resolved to fetch the state that it needs."""
     if route is None:
         return NOTHING
     evaluation = _Evaluation(request, index, context, route)
@@ -84,7 +85,7 @@ def _malformed(error: MalformedObjectError) -> Decision:
 
 
 def _without_repeats(findings: list[Finding]) -> list[Finding]:
-    """Return the findings; of those that several policies report alike, only the one with the greatest outcome."""
+    """Return the findings. If several policies report the same one, keep the one with the strongest outcome."""
     strongest: dict[tuple[str, ...], Finding] = {}
     for finding in findings:
         key = (finding.id, finding.field, finding.reason, finding.detail, finding.fix)
@@ -99,7 +100,7 @@ class _Evaluation:
 
     Attributes:
         only_warns: the object is in a system namespace: nothing is changed or denied.
-        in_provider_namespace: the object is a Namespace of a provider's own.
+        in_provider_namespace: the object is a Namespace that a provider owns.
         owner_unknown: whether a provider owns the namespace is unknown.
     """
 
@@ -125,7 +126,7 @@ class _Evaluation:
     def judge(self) -> None:
         """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
         within = self.route.within(self.namespace or "")
-        # A trace includes the policies that are left out.
+        # A trace explains the policies that don't match the namespace too.
         direct, projected = (self.route.direct, self.route.projected) if self.context.trace else within
         try:
             self._judge(direct, projected)
@@ -148,10 +149,10 @@ class _Evaluation:
                 self.validate_templates(workload, projected)
 
     def _judge_labels(self, error: OverBoundError, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
-        """Judge only the labels of an object that is over a bound, and report that nothing else was judged.
+        """Evaluate only the labels of an object that exceeds a bound, and report that in a finding.
 
-        The object is denied if one of the policies that would judge it denies, unless the request changes only
-        metadata and status: a request that removes a finalizer must be admitted.
+        Deny the object if one of the policies that match it denies, unless the request changes only metadata and
+        status: a request that removes a finalizer must be admitted.
         """
         self.findings.clear()
         self.operations.clear()
@@ -203,7 +204,7 @@ class _Evaluation:
         )
 
     def warn_in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
-        """Warn in a system namespace, if a policy names that namespace; never change or deny anything."""
+        """Warn in a system namespace if a policy names the namespace. Never change or deny anything."""
         named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:
             self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
@@ -214,7 +215,7 @@ class _Evaluation:
             self.trace.say("not judged: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
-        """Find a break-glass annotation that the user may not write under any policy on the object."""
+        """Report a break-glass annotation that none of the object's policies allows the user to write."""
         if not policies:
             return
         namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
@@ -240,9 +241,9 @@ class _Evaluation:
                 self._leave_out_copied(subject.pod.labels, template.path)
 
     def _leave_out_copied(self, labels: Mapping[str, str], path: tuple[str | int, ...]) -> None:
-        """Remove findings on labels that the API server copies from the pod template: they are reported there.
+        """Remove findings on labels that the API server copied from the pod template, which has the same findings.
 
-        It gives a Job without labels those of its template.
+        The API server copies the template's labels to a Job without labels.
         """
         if next(self.subject.labels()).items() <= labels.items():
             reported = {(finding.policy, finding.field) for finding in self.findings}
@@ -254,9 +255,9 @@ class _Evaluation:
             ]
 
     def _templates(self, workload: Workload, counting: tuple[Policy, ...]) -> Iterator[tuple[FoundTemplate, Subject]]:
-        """Yield each pod template with the Pod that it will become.
+        """Yield each pod template with its Pod as a subject.
 
-        A template that an UPDATE does not change is judged again only by policies that count the Pods made of it.
+        If an UPDATE doesn't change a template, yield it only for policies that count its Pods.
         """
         for template, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
             if isinstance(subject, Subject):
@@ -268,7 +269,7 @@ class _Evaluation:
             elif self.context.offline:
                 raise subject
             else:
-                # The API server has no types for most custom resources: their own controller refuses the Pods.
+                # Most custom resources have no pod template types in the API server. Their controllers get the error.
                 self.unknown += 1
                 self.findings.append(
                     Finding(
@@ -281,7 +282,7 @@ class _Evaluation:
                 )
 
     def _mutate(self, policies: tuple[Policy, ...], subject: Subject) -> list[Operation]:
-        """Apply the mutating policies to the subject's Pod. Return the operations."""
+        """Apply the mutating policies to the subject's Pod, and return the operations."""
         editor: PodEditor | None = None
         for policy in policies:
             if policy.mutator is None or not self._applies(policy, subject):
@@ -305,12 +306,12 @@ class _Evaluation:
                 unknown_match = self._unknown_match(policy, subject)
                 self.unknown += violation.unknown or unknown_match is not None
                 finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
-                # What several templates inherit from the object is reported once.
+                # Several templates can inherit the same finding from the object: report it once.
                 if not subject.template or finding not in self.findings:
                     self.findings.append(finding)
 
     def _applies(self, policy: Policy, subject: Subject) -> bool:
-        """Return whether the policy matches the subject, decides on it, and does not exempt it."""
+        """Return whether the policy matches the subject, no other policy decides for it, and no exemption applies."""
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
@@ -329,11 +330,11 @@ class _Evaluation:
         return not ((self.route.contested or policy.exemptions) and self._is_exempt(policy, subject))
 
     def _is_foreign(self, policy: Policy) -> bool:
-        """Return whether the namespace is a provider's own and the policy does not guard such namespaces."""
+        """Return whether a provider owns the namespace and the policy doesn't guard these namespaces."""
         return self.in_provider_namespace and not policy.kind.guards_namespaces
 
     def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
-        """Return whether the policy, or one that it overrides and that matches too, exempts the subject."""
+        """Return whether the policy, or a matching policy that it overrides, exempts the subject."""
         exemptions = policy.exemptions
         if overridden := self.matching.overridden(policy, subject):
             exemptions += tuple(exemption for other in overridden for exemption in other.exemptions)
@@ -349,7 +350,7 @@ class _Evaluation:
 
     @property
     def matching(self) -> Matching:
-        """Return the match of the object, which most requests don't need: their policies match by the index alone."""
+        """Return the match of the object. Most requests don't need it: the index alone matches their policies."""
         return Matching(self.subject, self.namespace, self.route, self.index.providers, self.context)
 
     @property
@@ -370,7 +371,7 @@ class _Evaluation:
         return None if plain else self.matching.unknown(policy, subject)
 
     def _record(self, policy: str, exemption: str) -> None:
-        """Add the exemption that applied to the audit annotations, once for several pod templates."""
+        """Add the exemption to the audit annotations, once for all pod templates."""
         known = self.audit.get(policy, "")
         if f"; {exemption};" not in f"; {known};":
             self.audit[policy] = "; ".join(filter(None, (known, exemption)))

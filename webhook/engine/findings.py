@@ -1,6 +1,6 @@
-"""Explain each finding by its id: the texts of ``explain``, ``docs/findings.md`` and the rules in SARIF.
+"""Look up the text of each finding by its id, for ``explain``, ``docs/findings.md``, and the rules in SARIF.
 
-The texts of a policy kind are next to its rule, those of findings of no kind in ``object_findings.yaml``.
+The texts of a policy kind are next to its rule. Those of the engine's findings are in ``object_findings.yaml``.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The text of one finding.
 
     Attributes:
-        means: what it says of the object, in one sentence.
-        matters: what happens if it is ignored.
-        failing: manifests in which it is found.
-        fixed: the same manifests without it.
-        state: manifests that the cluster has in both cases.
-        policies: the policies that find it, if not the shipped ones.
+        means: the meaning, in one sentence.
+        matters: the consequence of ignoring it.
+        failing: manifests with the finding.
+        fixed: the same manifests, fixed.
+        state: the cluster's manifests in both cases.
+        policies: the policies that report it, if not the shipped ones.
         flags: the flags of ``spotgate check`` in both cases.
         fixed_flags: the flags in the fixed case, if they differ.
-        setting: the field of ``spec`` that lowers this finding alone.
-        exempt: a further way to be exempt from it, where the policy's ``exempt`` is not the best way.
+        setting: the field of ``spec`` that lowers only this finding.
+        exempt: another way to exempt an object, if it is better than the policy's ``exempt``.
     """
 
     means: str
@@ -61,7 +61,7 @@ def finding_texts() -> Mapping[str, FindingText]:
     texts: dict[str, FindingText] = {}
     of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_HERE.parent.glob("rules/*/findings.yaml"))}
     for slug, file in {"object": _HERE / "object_findings.yaml", **of_kinds}.items():
-        with file.open("rb") as stream:  # not its bytes: errors name the file that a stream reads
+        with file.open("rb") as stream:  # pass the stream, not its bytes, so that errors name the file
             written = yaml.load(stream, Loader=yaml.CSafeLoader)
         texts_of_kind = msgspec.convert(written, dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in texts_of_kind.items()}
@@ -73,7 +73,7 @@ def _with_flags(flags: str) -> str:
 
 
 def exemption_from(finding_id: str) -> str:
-    """Return how to be exempt from the finding."""
+    """Return how to exempt objects from the finding, as sentences."""
     text = finding_texts()[finding_id]
     of_kind = not finding_id.startswith("object/")
     ways = [
@@ -101,23 +101,23 @@ def as_markdown(finding_id: str) -> str:
 
 
 def page_of(finding_id: str) -> str:
-    """Return the address of the section about the finding; empty while the repository's is not known."""
+    """Return the URL of the section about the finding, or an empty string if the repository's URL is unknown."""
     page = page_at("docs/findings.md")
     return f"{page}#{anchor_of(finding_id)}" if page else ""
 
 
 @cache
 def page_at(path: str) -> str:
-    """Return the address of a file of the repository that the package's metadata names; empty if it names none."""
+    """Return the URL of a file in the repository, or an empty string if the package metadata names no repository."""
     from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - 20 ms that few commands need
 
     try:
         named = dict(url.split(", ", 1) for url in metadata("spotgate").get_all("Project-URL") or ())
-    except PackageNotFoundError:  # a copy of the folder
+    except PackageNotFoundError:  # a copy of the folder, not installed
         return ""
     return f"{named['Repository'].rstrip('/')}/blob/main/{path}" if "Repository" in named else ""
 
 
 def anchor_of(finding_id: str) -> str:
-    """Return the anchor that Markdown gives the heading of the section."""
+    """Return the anchor that Markdown generates for the heading of the section."""
     return finding_id.replace("/", "")

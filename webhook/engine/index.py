@@ -1,4 +1,4 @@
-"""Index compiled policies by phase, operation, group and resource: a request that none matches costs one look-up."""
+"""Index compiled policies by phase, operation, group, and resource. A request that none matches costs one lookup."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 _CACHED_AT_MOST: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
-few hundred resources and some thousand namespaces; results beyond that are computed each time."""
+few hundred resources and a few thousand namespaces. Further results are computed for each request."""
 
 
 _NAME_AT_MOST: Final = 253
-"""Characters of the longest name that Kubernetes accepts: longer ones are not cached."""
+"""Characters of the longest name that Kubernetes accepts. Longer names aren't cached."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled policy.
 
     Attributes:
-        enforcement: the greatest outcome of a finding.
+        enforcement: the strongest outcome of a finding.
         declared: the same without the mode of the cluster.
-        rules: the resource rules; those in ``exclude`` are subtracted.
+        rules: the resource rules; the rules in ``exclude`` are subtracted.
         matcher: the other parts of ``match``.
-        exemptions: its own exemptions, then those of Exemption documents.
-        break_glass: groups that may turn a denial into a warning.
-        controller_denies: requests of built-in controllers are denied, too.
+        exemptions: the policy's exemptions, then those of Exemption documents.
+        break_glass: the groups that may turn a denial into a warning.
+        controller_denies: also deny requests of built-in controllers.
         mutator: the rule, if it changes Pods.
-        validator: the rule, if it judges.
-        needs: what the rule must know of the cluster.
-        standing: which policies of its kind it overrides, or shares Pods with by provider.
+        validator: the rule, if it emits violations.
+        needs: the cluster state that the rule reads.
+        standing: the policies of its kind that it overrides, or shares Pods with by provider.
         claims: the providers that it names.
     """
 
@@ -72,36 +72,36 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[str, ...] = ()
 
     def matches(self, operation: str, group: str, path: str) -> bool:
-        """Return whether the policy may match requests of this kind; `why_not_request` compares the rest."""
+        """Return whether the policy may match requests of this kind. `why_not_request` compares the rest."""
         named = any(rule.names(operation, group, path) for rule in self.rules)
         return named and self.excluding(operation, group, path) is None
 
     def matches_templates(self) -> bool:
-        """Return whether the policy may match the Pods that are made of pod templates."""
+        """Return whether the policy may match Pods created from pod templates."""
         return self.matches(*_POD) and any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.rules)
 
     def judges_templates(self) -> bool:
-        """Return whether the policy judges pod templates as the Pods that they become."""
+        """Return whether the policy evaluates pod templates as Pods."""
         excluded = any(rule.names(*_POD) and not rule.mismatch(_TEMPLATE) for rule in self.exclude)
         return self.matches_templates() and not excluded
 
     def excluding(self, operation: str, group: str, path: str) -> int | None:
-        """Return the number of the rule that excludes all requests of this kind, or None."""
+        """Return the index of the rule that excludes all requests of this kind, or None."""
         numbered = enumerate(self.exclude)
         return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
 
     @property
     def restricted(self) -> bool:
-        """Return whether each request must be compared with the rules."""
+        """Return whether a rule names API versions, names, or a scope, which must be compared with each request."""
         return any(rule.restricted for rule in (*self.rules, *self.exclude))
 
     def within(self, namespace: str) -> Policy:
-        """Return the policy without exemptions that hold only in other namespaces."""
+        """Return the policy without exemptions that apply only in other namespaces."""
         exemptions = tuple(exemption for exemption in self.exemptions if exemption.is_for(namespace))
         return self if len(exemptions) == len(self.exemptions) else replace(self, exemptions=exemptions)
 
     def why_not(self, operation: str, group: str, path: str) -> str:
-        """Return which part of ``match`` excludes requests of this kind; empty if none does, or nothing names them."""
+        """Return the part of ``match`` that excludes requests of this kind, or an empty string if there is none."""
         if (number := self.excluding(operation, group, path)) is not None:
             return f"match.excludeResourceRules[{number}] names {path} on {operation}"
         others = [other for other in OPERATIONS if other != operation and self.matches(other, group, path)]
@@ -110,11 +110,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def why_not_request(self, request: Request, *, template: bool) -> str:
-        """Return which rule that names the request's kind does not match this request; empty if they match.
+        """Return the rule that names the request's kind but excludes this request, or an empty string if all match.
 
         Args:
             request: the request.
-            template: compare a pod template in its object, whose Pod has no name yet.
+            template: compare a pod template in the object, whose Pod has no name yet.
         """
         asked = ((request.operation, request.resource.group, request.path), RequestAttributes.of(request))
         kind, attributes = (_POD, _TEMPLATE) if template else asked
@@ -132,20 +132,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 _POD: Final = ("CREATE", "", "pods")
 _WITH_TEMPLATES: Final = ("CREATE", "UPDATE")
 _TEMPLATE: Final = RequestAttributes("v1", "", in_namespace=True)
-"""The attributes of the Pods that are made of a pod template; their names are generated."""
+"""The attributes of Pods created from a pod template. Their names are generated."""
 
 
 class Route(msgspec.Struct, frozen=True):
     """The policies that apply to requests of one kind.
 
     Attributes:
-        direct: policies that match the object itself.
-        projected: policies that match its pod templates.
+        direct: the policies that match the object itself.
+        projected: the policies that match its pod templates.
         workload: the paths of the pod templates.
-        guards: policies with ``breakGlass`` that match the object on any operation.
-        needs: what all of them together must know of the cluster.
-        restricted: some policy names API versions, names or a scope, so each request must be compared with it.
-        expressions: expressions iterate over the object: a team's own, or those of a node pool's reader.
+        guards: the policies with ``breakGlass`` that match the object on any operation.
+        needs: the cluster state that the policies read.
+        restricted: a policy names API versions, names, or a scope, so each request must be compared with its rules.
+        expressions: expressions iterate over the object: a team's, or those of a node pool's reader.
         contested: some of the policies decide in place of others.
     """
 
@@ -162,7 +162,7 @@ class Route(msgspec.Struct, frozen=True):
     def within(self, namespace: str) -> tuple[tuple[Policy, ...], tuple[Policy, ...]]:
         """Return the ``direct`` and ``projected`` policies whose ``match.namespaces`` admits the namespace.
 
-        The result is cached: neither policies nor exemptions for other namespaces cost anything.
+        The result is cached, so policies and exemptions for other namespaces cost nothing.
         """
         if not namespace:
             return self.direct, self.projected
@@ -183,7 +183,7 @@ RouteKey = tuple[Phase, str, str, str]
 
 
 class Index:
-    """The policies of a bundle, by the requests that they match."""
+    """The policies of a bundle, indexed by the requests that they match."""
 
     def __init__(
         self,
@@ -224,8 +224,8 @@ class Index:
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
         """Return the policies that match neither the request nor its pod templates, each with the reason.
 
-        The reason is in the words of the policy file, and empty if the policy is for other kinds of objects. The trace
-        records the reasons of the other policies.
+        The reason names the field of the policy file, and is empty if the policy is for other kinds of objects. The
+        trace records the reasons of the other policies.
         """
         phases = (self.route(phase, request) for phase in Phase)
         looking = {policy.name for route in phases if route for policy in (*route.direct, *route.projected)}

@@ -1,6 +1,6 @@
-"""Warn of policies that are valid and probably mistaken: unknown names, exemptions that end, rules too wide.
+"""Warn about policies that are valid but probably wrong: unknown names, exemptions that end, rules that are too wide.
 
-Policies with warnings are enforced all the same.
+Policies with warnings are still enforced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
 
 WARN_BEFORE: Final = timedelta(days=14)
-"""The time before the end of an exemption in which spotgate warns of it."""
+"""How long before the end of an exemption spotgate starts to warn."""
 
 _TOO_MANY: Final = {
     "": "every Event and Node, among others",
@@ -44,17 +44,17 @@ _TOO_MANY: Final = {
     "discovery.k8s.io": "every EndpointSlice",
     "events.k8s.io": "every Event",
 }
-"""Requests that the API server would send to the webhook, by API group. The cluster depends on these."""
+"""Requests that the API server would send to the webhook, by API group. The cluster depends on them."""
 
 _ALL: Final = frozenset({"*", "*/*", "*/status"})
-"""Patterns for every resource. Other subresources (``*/scale``) have few requests."""
+"""Patterns for every resource. Other subresources (``*/scale``) get few requests."""
 
 _EVERYBODY: Final = "system:authenticated"
 """The group of all users; https://kubernetes.io/docs/reference/access-authn-authz/rbac/"""
 
 
 def warnings(bundle: Bundle, today: date) -> list[Problem]:
-    """Return all warnings about the policies of a bundle, in the order of the files."""
+    """Return all warnings about the policies of a bundle, sorted by file and position."""
     workloads = tuple(bundle.index.workloads.values())
     policies = [document for document in bundle.documents if document.in_force]
     problems: list[Problem] = []
@@ -80,7 +80,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 
 
 def too_wide(bundle: Bundle) -> Iterator[Problem]:
-    """Yield the rules for every resource of an API group: a webhook called for all of them can stop a cluster."""
+    """Yield the rules for every resource of an API group: a webhook for all of them can stop the cluster."""
     for policy in bundle.documents:
         if policy.in_force:
             for path, text in _too_wide(policy, bundle):
@@ -101,7 +101,7 @@ def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
 
 
 def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
-    """Yield API groups, resources and versions that Kubernetes does not have; custom ones may exist."""
+    """Yield API groups, resources, and versions that Kubernetes doesn't have. Skip custom ones, which may exist."""
     for name, rules in (
         ("resourceRules", match.resource_rules or ()),
         ("excludeResourceRules", match.exclude_resource_rules),
@@ -144,7 +144,7 @@ def _unknown_resource(rule: ResourceRuleSpec, resource: str) -> str:
 
 
 def _elsewhere(resource: str) -> str:
-    """Name the API groups that have such a resource."""
+    """Return a hint that names the API groups with this resource, or an empty string if there are none."""
     groups = [repr(group) for group in groups_with(resource.partition("/")[0])]
     return f"; {resource} are in {' and '.join(groups)}" if groups else ""
 

@@ -1,4 +1,4 @@
-"""Match a request with the policies of its route, and find which of them decides."""
+"""Match a request with the policies of its route, and find the policy that decides."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class Matching(msgspec.Struct, frozen=True):
-    """The match of one request with the policies of its route, in the state of the cluster.
+    """The match of one request with the policies of its route, given the state of the cluster.
 
     Attributes:
         whole: the object of the request.
-        namespace: the namespace that policies match; None for cluster-scoped objects.
+        namespace: the namespace to match; None for cluster-scoped objects.
     """
 
     whole: Subject
@@ -38,7 +38,7 @@ class Matching(msgspec.Struct, frozen=True):
     context: Context
 
     def why_not(self, policy: Policy, subject: Subject) -> str:
-        """Return which part of ``match`` leaves the subject out. Return an empty string if all match, or may match."""
+        """Return the part of ``match`` that excludes the subject, or an empty string if all parts may match."""
         if self.route.restricted and (why_not := policy.why_not_request(self.whole.request, template=subject.template)):
             return why_not
         if policy.matcher.trivial:
@@ -47,7 +47,7 @@ class Matching(msgspec.Struct, frozen=True):
         return policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
 
     def decider(self, policy: Policy, subject: Subject) -> str:
-        """Return the policy that decides on the subject in place of this one. Return an empty string if none does."""
+        """Return the name of the policy that decides in place of this one, or an empty string if none does."""
         if policy.standing is ALONE:
             return ""
         for other in self._overriding(policy, subject):
@@ -76,13 +76,13 @@ class Matching(msgspec.Struct, frozen=True):
         return [other for other in self._policies(subject) if other.name in names] if names else []
 
     def overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
-        """Return the policies that match the subject, and that this one overrides."""
+        """Return the policies that match the subject and that this policy overrides."""
         names = policy.standing.overrides
         under = (other for other in self._policies(subject) if other.name in names) if names else ()
         return [other for other in under if not self.why_not(other, subject)]
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
-        """Return why it is unknown whether the policy matches and decides. Return None if it is known."""
+        """Return why it is unknown whether the policy matches and decides, or None if it is known."""
         if self.is_unknown(policy):
             return UnknownMatch.of_selector(self.whole.request.namespace)
         for other in self._overriding(policy, subject):
@@ -91,7 +91,7 @@ class Matching(msgspec.Struct, frozen=True):
         return None
 
     def is_unknown(self, policy: Policy) -> bool:
-        """Return whether the policy might match if the labels of the namespace were known."""
+        """Return whether the match depends on unknown labels of the namespace."""
         if policy.matcher.trivial:
             return False
         return self.namespace_is_unknown and policy.matcher.could_select_with_others(self.namespace_labels())
@@ -100,7 +100,7 @@ class Matching(msgspec.Struct, frozen=True):
     def namespace_is_unknown(self) -> bool:
         """Return whether the namespace's labels are unknown.
 
-        This happens only on the command line: a server takes a namespace that it has not seen yet to have no labels.
+        This happens only on the command line. A server assumes that a namespace it hasn't seen yet has no labels.
         """
         namespace = self.whole.request.namespace
         given = not namespace or namespace in self.context.view.namespaces or self._is_of_namespace
@@ -111,9 +111,9 @@ class Matching(msgspec.Struct, frozen=True):
         return is_namespace(self.whole.request) and not is_null(self.whole.request.object)
 
     def namespace_labels(self) -> Mapping[str, str]:
-        """Return the labels of the namespace, of which an unknown one has only its name.
+        """Return the labels of the namespace. For an unknown namespace, return only its name label.
 
-        A Namespace that is created or updated has those of the request.
+        For a request that creates or updates a Namespace, return the labels in the request.
         """
         if self._is_of_namespace:
             return next(self.whole.labels(), {})

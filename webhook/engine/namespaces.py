@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
-"""Namespaces that no policy affects: a webhook that stops these stops the recovery of the cluster."""
+"""Namespaces that no policy affects: a webhook that blocks them would block the recovery of the cluster."""
 
 
 class SystemNamespaces:
@@ -35,7 +35,7 @@ class SystemNamespaces:
         ]
 
     def contains(self, namespace: str, view: ClusterView) -> Tristate:
-        """Return whether the namespace is a system namespace; unknown if only the node pools tell."""
+        """Return whether the namespace is a system namespace; unknown if it depends on node pools that are unknown."""
         if not namespace:
             return Tristate.NO
         if self.names.match(namespace):
@@ -54,8 +54,8 @@ class SystemNamespaces:
         return in_system and not self.may_be_provider_namespace(request)
 
     def may_be_provider_namespace(self, request: Request) -> bool:
-        """Return whether the object is a Namespace that, if it is a system namespace, belongs to a provider.
+        """Return whether the object is a Namespace that can be a system namespace only as a provider's.
 
-        Policies decide who may create such a Namespace, so it isn't in itself.
+        Policies decide who can create these Namespaces, so the Namespace object itself is not exempt.
         """
         return is_namespace(request) and not self.names.match(namespace_of(request) or "")

@@ -1,4 +1,4 @@
-"""Build the AdmissionReview response, here and nowhere else.
+"""Build the AdmissionReview response. No other module builds one.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response
 """
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from webhook.model.decision import Decision, Finding
 
 WARNING_LENGTH: Final = 120
-"""Characters of one warning that every client shows whole (the API's own advice)."""
+"""Characters of one warning that every client shows in full, as the API recommends."""
 
 WARNINGS_TOTAL: Final = 4096
-"""Runes of all warnings together; beyond it the API server cuts each to 256."""
+"""Runes of all warnings together. Beyond this limit, the API server truncates each warning to 256."""
 
 MESSAGE_LENGTH: Final = 16 * 1024
-"""Characters of a denial, and of an audit annotation. They are sent in a Status, printed on a terminal and logged; a
-Pod with a thousand bad labels must not make megabytes of them."""
+"""Characters of a denial, and of an audit annotation. Clients receive them in a Status, print them, and log them, so a
+Pod with a thousand bad labels must not produce megabytes."""
 
 
 _INDENT: Final = "    "
 _FIX: Final = "  Fix: "
 _PLACES: Final = 3
-"""Further places of a finding that are named; the rest is counted."""
+"""Further fields of a finding to name. The rest is counted."""
 
 
 def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
@@ -61,7 +61,7 @@ def respond(uid: str, decision: Decision, phase: Phase) -> bytes:
 
 
 def errored(uid: str, code: int, message: str) -> bytes:
-    """Return the response for a review that could not be decided; ``uid`` may be empty if none could be read."""
+    """Return the response for a review that could not be decided. ``uid`` is empty if it could not be read."""
     return _review({"uid": uid, "allowed": False, "status": _status(code, "InternalError", message)})
 
 
@@ -82,7 +82,7 @@ def _message(denials: Iterable[Finding]) -> str:
 
 
 def _messages(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield the text of each finding; one that several pod templates of the object have once, with its places."""
+    """Yield the text of each finding. If several pod templates have the same finding, yield it once with its fields."""
     alike: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         alike.setdefault((finding.policy, finding.id, finding.reason), []).append(finding)
@@ -95,10 +95,10 @@ def _messages(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def _warnings(findings: Iterable[Finding]) -> list[str]:
-    """Return findings as lines that clients show whole; a finding that no longer fits is left out as a whole.
+    """Return findings as lines that clients show in full. Stop before the first finding that exceeds the total.
 
-    The API server and kubectl show a line once, kubectl also if it is about several objects. So a fix is one line, and
-    a line that repeats ends in spaces. Source: https://github.com/kubernetes/client-go/blob/master/rest/warnings.go
+    The API server and kubectl deduplicate lines, kubectl also across objects. Therefore put a fix on one line, and pad
+    repeated lines with spaces. Source: https://github.com/kubernetes/client-go/blob/master/rest/warnings.go
     """
     warnings: dict[str, None] = {}
     left = WARNINGS_TOTAL
@@ -116,12 +116,12 @@ def _warnings(findings: Iterable[Finding]) -> list[str]:
     return list(warnings)
 
 
-@lru_cache(maxsize=256)  # 0.1 to 0.4 ms each; a workload that is applied again has the same fixes
+@lru_cache(maxsize=256)  # 0.1 to 0.4 ms each; applying a workload again repeats its fixes
 def _on_one_line(fix: str) -> str:
-    """Return a fix with the YAML below it in brackets."""
+    """Return a fix on one line, with its YAML in flow style."""
     lead, _, block = fix.partition(":\n")
     if block:
-        with suppress(DocumentError, ValueError):  # a text that was cut, or is no YAML
+        with suppress(DocumentError, ValueError):  # truncated text, or not YAML
             (document,) = read_documents(block.encode(), "")
             if isinstance(document.value, dict | list):
                 return f"{lead}: {dump_on_one_line(document.value)}"
@@ -129,11 +129,11 @@ def _on_one_line(fix: str) -> str:
 
 
 def _wrapped(text: str) -> Iterator[str]:
-    """Yield the text in lines; `textwrap` takes ten times as long, a sixth of a decision that warns of a workload."""
+    """Yield the text in lines. `textwrap` takes ten times as long, a sixth of a decision with warnings."""
     while len(text) > WARNING_LENGTH:
         cut = text.rfind(" ", 0, WARNING_LENGTH + 1)
         word = text[cut + 1 :].partition(" ")[0]
-        if len(_INDENT) + len(word) > WARNING_LENGTH:  # it fits into no line
+        if len(_INDENT) + len(word) > WARNING_LENGTH:  # longer than a line
             cut = WARNING_LENGTH
         yield text[:cut].rstrip()
         text = _INDENT + text[cut:].lstrip()

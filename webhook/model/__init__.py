@@ -1,1 +1,1 @@
-"""The admission review, the decision on it, and the patch: what rules, policies, and capacity share."""
+"""The types that rules, policies, and capacity share: the admission review, the decision, and the patch."""

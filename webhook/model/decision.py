@@ -22,7 +22,7 @@ ENGINE: Final = "spotgate"
 
 
 class Outcome(IntEnum):
-    """The effect of a finding on the request, from the least to the greatest."""
+    """The effect of a finding on the request, from the weakest to the strongest."""
 
     AUDIT = 0
     INDETERMINATE = 1
@@ -34,7 +34,7 @@ class Outcome(IntEnum):
 
 
 class Verdict(StrEnum):
-    """The effect of all findings together on the request: one for no finding, then one for each `Outcome`."""
+    """The effect of all findings on the request: ``allowed`` without a finding, then one for each `Outcome`."""
 
     ALLOWED = "allowed"
     AUDITED = "audited"
@@ -57,16 +57,17 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: the second part of the finding's id, in words. Its text is in the kind's ``findings.yaml``.
         reason: one short sentence that is always shown; at most about 100 characters.
-        field: the offending field, as ``metadata.labels["a/b"]``, relative to what the rule was given.
-        outside: the field is outside the pod template that the rule was given, relative to the object of the request.
+        field: the path of the offending field, such as ``metadata.labels["a/b"]``, relative to the rule's subject.
+        outside: the field is outside the pod template; its path is relative to the object of the request.
         detail: the explanation; may be empty.
         fix: the instruction that fixes it; may be empty.
-        yaml: what the fix adds, relative to what the rule was given; may be empty. It is shown as YAML below the fix,
-            at its place in the object of the request.
-        other: what the fix writes outside of what the rule was given, or in another object, shown below the fix.
-        outcome: the greatest outcome of the finding; the policy's enforcement can only lower it.
-        unknown: the rule needs state that is unknown; nothing may be wrong with the object.
-        part: the part of the policy's ``spec`` that found it, as ``validations[0]``, for rules that have parts.
+        yaml: the fields that the fix adds, relative to the rule's subject; may be empty. The finding shows them as YAML
+            below the fix, at their place in the object of the request.
+        other: the fields that the fix writes outside the subject, or in another object, shown below the fix.
+        outcome: the strongest outcome of the finding; the policy's enforcement can only lower it.
+        unknown: the rule needs state that is unknown, so the object may be valid.
+        part: the part of the policy's ``spec`` that the object violates, such as ``validations[0]``, for rules with
+            several parts.
     """
 
     id: str
@@ -83,18 +84,18 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 warning: Final = partial(Violation, outcome=Outcome.WARN)
-"""Return a violation of a rule that changes Pods: at most a warning by default."""
+"""Return a violation whose outcome is at most a warning, as for rules that change Pods."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding after enforcement: the problem, its outcome for this request, the field, and the fix.
 
     Attributes:
-        id: the stable id: the policy kind in kebab case and what was found, as ``reserved-labels/reserved``, or
-            ``object/...`` for findings of no policy kind.
-        lowered: why the outcome is below the policy's enforcement, as a phrase; only with a trace, and unless the
-            detail says it.
-        would_deny: only the mode of the cluster keeps it from denying.
+        id: the stable id: the policy kind in kebab case and the violation's id, such as ``reserved-labels/reserved``,
+            or ``object/...`` for findings without a policy kind.
+        lowered: why the outcome is below the policy's enforcement, as a phrase; set only with a trace, and if the
+            detail doesn't explain it.
+        would_deny: the finding would deny the request without the cluster's mode.
     """
 
     policy: str
@@ -108,24 +109,24 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     would_deny: bool = False
 
     def message(self) -> str:
-        """Return the finding as text: reason, field and id on the first line, detail and fix below."""
+        """Return the finding as text: the reason, field, and id on the first line, the detail and the fix below."""
         at = f" (at {self.field})" if self.field else ""
         first = f"[{self.policy}] {self.reason}{at} [{self.id}]"
-        lines = [first.replace("\n", " ")]  # users' text may be in it, and must not look like a line of ours
+        lines = [first.replace("\n", " ")]  # it may contain users' text, which must not look like a line of ours
         if self.detail:
             lines.append(indent(self.detail, "  "))
         if self.fix:
-            # A fix may be YAML to copy: it keeps its shape.
+            # A fix may contain YAML to copy, so keep its line breaks.
             first, *rest = self.fix.split("\n")
             lines += [f"  Fix: {first}", *(f"    {line}" for line in rest)]
         return "\n".join(lines)
 
 
 class Trace(msgspec.Struct, kw_only=True):
-    """Reasons why rules did or did not act, as steps of ``(policy, where, text)``. The engine sets policy and where.
+    """The reasons why rules acted or didn't, as steps of ``(policy, where, text)``. The engine sets policy and where.
 
     Attributes:
-        kept: steps are recorded; else each is discarded before it is formatted.
+        kept: record the steps; otherwise discard each one before it is formatted.
     """
 
     kept: bool = True
@@ -134,7 +135,7 @@ class Trace(msgspec.Struct, kw_only=True):
     where: str = ""
 
     def say(self, text: str, *args: object) -> None:
-        """Record one step: a %-format and its arguments."""
+        """Record one step from a %-format and its arguments."""
         if self.kept:
             self.steps.append((self.policy, self.where, text % args if args else text))
 
@@ -146,12 +147,12 @@ class Decision(msgspec.Struct, frozen=True):
     """The decision on one request.
 
     Attributes:
-        findings: in the order of the policies' names, then of the rule.
-        patch: JSONPatch operations (RFC 6902) for the object of the request, each with the policy it came from.
-        audit: audit annotations; keys without ``/``, the same for the same review.
+        findings: in the order of the policies, then of the rule.
+        patch: JSON Patch operations (RFC 6902) for the object of the request, each with the policy that added it.
+        audit: audit annotations; the keys have no ``/``, and are the same for the same review.
         malformed: the object could not be parsed, so the request is denied.
-        unknown: the number of findings on unknown state.
-        steps: the trace, empty unless asked for.
+        unknown: the number of findings that depend on unknown state.
+        steps: the trace; empty unless requested.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -175,11 +176,11 @@ NOTHING: Final = Decision()
 
 
 class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests and decisions behind a judgement.
+    """The requests and decisions of both phases of admission.
 
     Attributes:
-        request: the request that was validated, with what the mutating webhook would inject in its object.
-        before: the object as it came to the mutating webhook.
+        request: the request that was validated; its object has the changes of the mutating webhook.
+        before: the object as the mutating webhook received it.
         mutation: the decision of the mutating webhook.
         validation: the decision of the validating webhook.
     """

@@ -1,7 +1,7 @@
 """JSON Patch (RFC 6902).
 
-The webhook only ever emits ``add``. On a member that is there ``add`` replaces it, so one operation fits an object
-before and after the API server's defaulting. Whole arrays are never replaced: ``/-`` appends.
+The webhook emits only ``add``, which replaces a member that exists. The same operation therefore applies before and
+after the API server's defaulting. The webhook never replaces whole arrays: ``/-`` appends.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """An addition, and the policy that made it.
+    """An ``add`` operation, and the policy that it comes from.
 
     Attributes:
         path: a JSON pointer into the object of the request.
         value: JSON; finite numbers only.
-        policy: name of the policy it came from; empty until the engine knows.
+        policy: the name of the policy; empty until the engine sets it.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Operation(msgspec.Struct, frozen=True):
     policy: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the operation as RFC 6902 writes it."""
+        """Return the operation in the format of RFC 6902."""
         return {"op": "add", "path": self.path, "value": self.value}
 
 
@@ -44,7 +44,7 @@ def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[st
 
 
 def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:
-    """Return the value with a JSON Patch applied; containers on its paths are changed in place."""
+    """Return the value with a JSON Patch applied. Modify the containers on its paths in place."""
     if not patch:
         return value
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it

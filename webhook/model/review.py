@@ -1,7 +1,7 @@
-"""Decode the AdmissionReview as the API server sends it (admission.k8s.io/v1).
+"""Decode the AdmissionReview that the API server sends (admission.k8s.io/v1).
 
-Only the envelope is decoded here. ``object`` and ``old_object`` stay raw JSON until a policy that matches asks
-for them: a request that no policy matches never pays for its body.
+This module decodes only the envelope. ``object`` and ``old_object`` stay raw JSON until a matching policy reads them,
+so a request that no policy matches costs no decoding of its objects.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#request
 """
@@ -32,7 +32,7 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class BadReviewError(Exception):
-    """Bytes that are no AdmissionReview. The text is the reason."""
+    """Bytes that aren't an AdmissionReview. The text is the reason."""
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Return the ``apiVersion`` as manifests have it: ``apps/v1``, ``v1``."""
+        """Return the ``apiVersion`` as in manifests: ``apps/v1``, ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -62,14 +62,14 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """The requester. An empty ``username`` is an unknown user (offline), who has no exemption."""
+    """The requester. An empty ``username`` is an unknown user (offline), to whom no exemption applies."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
 
 
 PROBE_NAME: Final = "spotgate-doctor-"
-"""The generateName of the objects by which `spotgate doctor` tries the policies."""
+"""The generateName of the objects that `spotgate doctor` submits to test the policies."""
 
 
 class Request(msgspec.Struct, rename="camel", kw_only=True):
@@ -89,12 +89,12 @@ class Request(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def path(self) -> str:
-        """Return the resource with its subresource, as rules name it: ``pods``, ``nodepools/scale``."""
+        """Return the resource with its subresource, as in webhook rules: ``pods``, ``nodepools/scale``."""
         return f"{self.resource.resource}/{self.sub_resource}" if self.sub_resource else self.resource.resource
 
     @property
     def is_probe(self) -> bool:
-        """Return whether `spotgate doctor` tries what is answered."""
+        """Return whether `spotgate doctor` sent the request."""
         return self.dry_run is True and PROBE_NAME.encode() in bytes(self.object)
 
     def describe(self) -> str:
@@ -122,21 +122,21 @@ _decoder: Final = msgspec.json.Decoder(_Envelope)
 _sizes_decoder: Final = msgspec.json.Decoder(_SizedEnvelope)
 
 ENVELOPE_AT_MOST: Final = 1024 * 1024
-"""Bytes of a review without its objects. A user of 1,000 groups with the longest names has 256 KiB of them."""
+"""Bytes of a review without its objects. A user in 1,000 groups with the longest names takes 256 KiB."""
 
 BRACKETS_AT_MOST: Final = 3 * 512 * 1024
 COMMAS_AT_MOST: Final = 3 * 1024 * 1024
-"""Opening brackets and commas of a review: two objects that etcd keeps, of 1.5 MiB each, have no more even if they have
-nothing else. A list or map takes two bytes there, an item of a list of small numbers one. To scan that many takes
-15 ms, and a review is scanned some four times."""
+"""Opening brackets and commas of a review. Two objects of 1.5 MiB, the limit of etcd, have no more even if they contain
+nothing else: a list or map takes two bytes there, an item in a list of small numbers one. Scanning this many takes
+15 ms, and a review is scanned about four times."""
 
 
 def decode_review(data: bytes) -> Request:
     """Decode an AdmissionReview.
 
     Raises:
-        BadReviewError: the bytes are not JSON, of another group, version or kind, or lack a required field, or have
-            a larger envelope than any API server sends.
+        BadReviewError: the bytes aren't JSON, have another group, version, or kind, lack a required field, or have a
+            larger envelope than any API server sends.
     """
     try:
         if len(data) > ENVELOPE_AT_MOST:
@@ -165,7 +165,7 @@ def decode_review(data: bytes) -> Request:
 
 
 def is_null(raw: msgspec.Raw) -> bool:
-    """Return whether the request carries no such object (``null`` or absent)."""
+    """Return whether the object is ``null`` or absent."""
     return len(raw) <= len(b"null") and bytes(raw) in {b"", b"null"}
 
 
@@ -192,10 +192,10 @@ def changes_metadata_only(request: Request) -> bool:
 
 
 def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str, Any]:
-    """Return the object as plain JSON values, which take at most ``at_most`` bytes.
+    """Return the object as plain JSON values of at most ``at_most`` bytes.
 
     Raises:
-        MalformedObjectError: the value is no JSON object.
+        MalformedObjectError: the value isn't a JSON object.
         OverBoundError: the values would take more memory.
     """
     expect_decodable(raw, at_most)
@@ -206,7 +206,7 @@ def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str,
 
 
 def _parse_float(text: str) -> float:
-    """Return the number; msgspec's own parser takes 10 us for 1e308, and Python's 0.2."""
+    """Return the number. msgspec's parser takes 10 us for 1e308, and Python's 0.2 us."""
     number = float(text)
     if not isfinite(number):
         raise msgspec.ValidationError("Number out of range")
@@ -220,7 +220,7 @@ _EXPECTED: Final = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _MISSING: Final = re.compile(r"Object missing required field (`[^`]+`)")
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 _ANY_KEY: Final = "..."
-"""msgspec's step to a value of a map, whatever its key."""
+"""The step that msgspec writes for any key of a map."""
 _WORDS: Final = {
     "array": ("a list", list),
     "object": ("a map", dict),
@@ -230,16 +230,16 @@ _WORDS: Final = {
     "bool": ("true or false", bool),
     "null": ("nothing", type(None)),
 }
-"""msgspec's words for types, each with that of people who write YAML, and Python's."""
+"""msgspec's names of types, each with a phrase for users and the Python type."""
 
 
 class MalformedObjectError(Exception):
     """An object that does not have the types of its kind.
 
     Attributes:
-        problem: what is wrong, e.g. ``expected a list, got text``.
-        field: where, e.g. ``spec.tolerations``; empty when the object as a whole is wrong.
-        fix: how to fix it.
+        problem: the problem, such as ``expected a list, got text``.
+        field: the field path, such as ``spec.tolerations``; empty if the object as a whole is wrong.
+        fix: how to fix the problem.
     """
 
     def __init__(self, problem: str, field: str, fix: str = "") -> None:
@@ -250,12 +250,12 @@ class MalformedObjectError(Exception):
 
     @classmethod
     def of(cls, error: Exception, prefix: str = "", value: object = None) -> MalformedObjectError:
-        """Return the error for one of msgspec's, whose text ends in `` - at `$.spec.tolerations` ``.
+        """Return the error for an error of msgspec, whose text ends in `` - at `$.spec.tolerations` ``.
 
         Args:
-            error: msgspec's.
-            prefix: the field path of what was decoded.
-            value: what was decoded, as plain JSON or as bytes of it: a key is named only with it.
+            error: the error that msgspec raised.
+            prefix: the field path of the decoded value.
+            value: the decoded value, as plain JSON or as bytes; needed to name the keys of maps.
         """
         if isinstance(error, RecursionError):
             return cls("nested too deeply", prefix)
@@ -289,7 +289,7 @@ def _plain(value: object) -> Any:
 
 
 def _of_type(name: str, value: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """Yield the values of a type at these steps, each with its path."""
+    """Yield the values of the named type at these steps, each with its path."""
     if not steps:
         if type(value) is _WORDS[name][1]:
             yield (), value
