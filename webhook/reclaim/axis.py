@@ -1,4 +1,4 @@
-"""Draw a time axis as SVG, and what happens to a node along it."""
+"""Draw a time axis and the events of a node as SVG."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class TimeAxis(NamedTuple):
         return round(self.left + (self.right - self.left) * min(seconds, self.end) / self.end, 1)
 
     def grid(self, top: int, bottom: int) -> Iterator[str]:
-        """Draw lines at round times."""
+        """Draw grid lines at round times."""
         for tick in ticks(self.end):
             x = self.x(tick)
             yield f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>\n'
             yield text(x, top - 6, clock(tick), "faint", anchor="middle")
 
     def node(self, moments: Iterable[tuple[float, str]], y: int, bottom: int) -> Iterator[str]:
-        """Draw the life of a node up to the last of its moments. Moments in one place share a label."""
+        """Draw the life of a node up to its last moment. Moments at the same coordinate share a label."""
         at: dict[float, list[str]] = {}
         for seconds, name in moments:
             at.setdefault(self.x(seconds), []).append(name)

@@ -1,4 +1,4 @@
-"""Draw timelines as SVG without scripts, fonts or references, for light and dark mode: ``explain -o svg``."""
+"""Draw timelines as SVG without scripts, fonts, or references, for light and dark mode: ``explain -o svg``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR: Final = 22
 
 
 def render(drawn: Sequence[tuple[str, ReclaimTimeline]]) -> str:
-    """Return one SVG file with all drawings, one below the other."""
+    """Return one SVG file with all drawings, stacked vertically."""
     y, parts = 0, []
     for title, timeline in drawn:
         height = height_of(timeline)
@@ -51,7 +51,7 @@ def height_of(timeline: ReclaimTimeline) -> int:
 
 
 def _below(timeline: ReclaimTimeline) -> int:
-    """Return the lower end of the lanes."""
+    """Return the y coordinate below the lanes."""
     return 118 + _ROW * len(timeline.lanes)
 
 
@@ -93,7 +93,7 @@ def _span(span: Span, y: int, axis: TimeAxis, before: str) -> Iterator[str]:
     room = (end - begin) / CHARACTER
     name = SPANS[span.name].label
     labels = [f"{name} {span.seconds} s", f"{span.seconds} s"]
-    if span.end > axis.end:  # a gap in the bar says that the axis does not go as far
+    if span.end > axis.end:  # a gap in the bar marks a span that exceeds the axis
         gap = f"{end - 14},{y} {end - 10},{y} {end - 16},{y + _BAR} {end - 20},{y + _BAR}"
         yield f'<polygon class="bg cut" points="{gap}"/>\n'
         labels.insert(0, f"{labels[0]}, up to {clock(span.end)}")

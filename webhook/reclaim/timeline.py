@@ -1,6 +1,6 @@
-"""Work out a reclaim: the window that the provider gives, and how the Pod's termination fits into it.
+"""Compute the timeline of a reclaim: the provider's window, and how the Pod's termination fits into it.
 
-Data only; `text` and `svg` draw it. Times are in seconds after the provider's notice.
+This module returns data; `text` and `svg` draw it. Times are in seconds after the provider's notice.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
 period, SIGTERM follows it, SIGKILL comes when the grace period ends).
@@ -41,7 +41,7 @@ SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
 
 
 class SpanStyle(NamedTuple):
-    """The meaning of a span for a legend, its label where there is little room, and how a terminal draws it."""
+    """The meaning of a span for the legend, its short label, and its glyph and color on a terminal."""
 
     about: str
     label: str
@@ -63,7 +63,7 @@ _OF_THE_NODE: Final = frozenset({"cordon", "drain", "time up", "removal"})
 AS_WRITTEN: Final = "as written"
 
 _DRAWN_AT_MOST: Final = 2
-"""Limit of a drawing, in windows: next to a grace period of an hour, a window of 15 s would be invisible."""
+"""The limit of a drawing, in windows. With a grace period of an hour, a window of 15 s would be invisible."""
 
 _TICKS: Final = (1, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
 _TICKS_AT_MOST: Final = 8
@@ -79,7 +79,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A period from ``begin`` up to ``end``."""
+    """A period from ``begin`` to ``end``."""
 
     name: SpanName
     begin: int
@@ -92,9 +92,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Lane(msgspec.Struct, frozen=True):
-    """The end of some containers of the Pod, or of the Pod `AS_WRITTEN`.
+    """The termination of containers that stop together, or of the Pod `AS_WRITTEN`.
 
-    The spans have no gaps, from the notice to the end of the window, or of the grace period where that is later.
+    The spans have no gaps, from the notice to the end of the window or of the grace period, whichever is later.
     """
 
     name: str
@@ -102,18 +102,18 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The reclaim of the node that a Pod runs on.
+    """The timeline of a reclaim of the node that a Pod runs on.
 
     Attributes:
         where: the pod template's field path; empty for a Pod.
-        because: where the time to stop comes from.
-        lanes: the containers after injection; then the Pod as it is written, if that is different.
-        window: when the time to stop is over for an ordinary Pod.
-        end: end of the drawing; a longer grace period is marked.
-        wanted: the safety margin that is to be kept free.
-        late: containers that are killed before SIGTERM gives them time to shut down.
-        gone: volumes that are lost with the node.
-        unevicted: the annotation that keeps the drain from stopping the Pod; empty if none does.
+        because: the source of the time limit, as a phrase.
+        lanes: the containers after injection, then the Pod as written if it differs.
+        window: the end of the time that an ordinary Pod has to stop.
+        end: the end of the drawing. Spans that exceed it are marked.
+        wanted: the safety margin to keep free.
+        late: the containers that get SIGKILL before they have time to shut down after SIGTERM.
+        gone: the volumes that are lost with the node.
+        unevicted: the annotation that blocks the Pod's eviction during the drain; empty if there is none.
     """
 
     where: str
@@ -132,12 +132,12 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def margin(self) -> int:
-        """Return the seconds between the ends of the grace period and of the window; negative if some are cut off."""
+        """Return the seconds from the end of the grace period to the end of the window; negative if it exceeds it."""
         return self.window - self.drain - self.grace
 
     @property
     def fits(self) -> bool:
-        """Return whether the Pod gets its whole grace period."""
+        """Return whether the Pod gets its full grace period."""
         return self.margin >= 0 and not self.unevicted
 
     @property
@@ -147,12 +147,12 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> SpanName:
-        """Return the span whose color the verdict has."""
+        """Return the span name that sets the color of the verdict."""
         return "lost" if self.loses else "margin" if self.margin >= self.wanted else "preStop"
 
     @property
     def moments(self) -> list[tuple[int, str]]:
-        """Return what happens to the node, in order."""
+        """Return the times and names of the node's events, in order."""
         return [(event.seconds, event.name) for event in self.events if event.name in _OF_THE_NODE]
 
     @property
@@ -163,7 +163,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """Return a sentence that says how the reclaim ends."""
+        """Return the outcome of the reclaim, as a sentence without a subject."""
         if self.unevicted:
             return f"ends with the node, without SIGTERM: `{self.unevicted}` keeps the drain from stopping it"
         if not self.fits:
@@ -180,7 +180,7 @@ def timeline_of(
 ) -> ReclaimTimeline:
     """Return the timeline of a Pod that targets spot.
 
-    ``written`` is the Pod before injection, ``pod`` after it. Without ``pool`` it is any pool of the provider.
+    ``written`` is the Pod before injection, ``pod`` after it. Without ``pool``, use the provider's values.
     """
     drain = provider.interruption.drain_seconds
     window = drain + budget.limit
@@ -211,7 +211,7 @@ def timeline_of(
 
 
 def ticks(end: int) -> range:
-    """Return the times to mark on an axis up to ``end``: round ones, and not too many."""
+    """Return a limited number of round times to mark on an axis up to ``end``."""
     step = next((step for step in _TICKS if end / step <= _TICKS_AT_MOST), end)
     return range(0, end + 1, step)
 
@@ -225,9 +225,9 @@ class _Stop(msgspec.Struct, frozen=True):
     """Containers that get SIGTERM, or their own stop signal, at the same time.
 
     Attributes:
-        delay: seconds from the drain to the signal, as far as the preStop hook tells them.
-        exact: whether the hook takes no longer than the delay.
-        field: the first hook; empty if there is none.
+        delay: the seconds from the drain to the signal, as far as they are known from the preStop hook.
+        exact: the hook takes no longer than the delay.
+        field: the field path of the first hook; empty if there is none.
     """
 
     delay: int
@@ -238,7 +238,7 @@ class _Stop(msgspec.Struct, frozen=True):
 
 
 def _stops(pod: Pod) -> list[_Stop]:
-    """Group the containers by when they get which signal. Sidecars stop after them, in the same grace period."""
+    """Group the containers by the time and type of their signal. Sidecars stop later, in the same grace period."""
     groups: dict[tuple[bool, int, str], _Stop] = {}
     for index, container in enumerate(pod.spec.containers):
         lifecycle = container.lifecycle
@@ -261,7 +261,7 @@ def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]
 
 
 def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget, unevicted: str) -> Iterator[Event]:
-    """Yield all events; those at the same time in their order."""
+    """Yield all events. Events at the same time are in order."""
     timeline = provider.interruption
     source = f"{provider.name}: interruption."
     own = pool is not None and pool.grace_seconds is not None
@@ -306,7 +306,7 @@ def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
 
 
 class NoTimeline(msgspec.Struct, frozen=True):
-    """A Pod or pod template without a timeline, and why."""
+    """A Pod or pod template without a timeline, and the reason."""
 
     where: str
     because: str
@@ -316,11 +316,11 @@ class NoTimeline(msgspec.Struct, frozen=True):
 
 
 def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterator[ReclaimTimeline | NoTimeline]:
-    """Yield the timeline of each Pod that the request makes, or why there is none."""
+    """Yield the timeline of each Pod that the request creates, or the reason why it has none."""
     budgets = GraceBudgets(bundle.providers)
     policies = [document.spec for document in bundle.documents if isinstance(document.spec, TargetingSpec)]
     specs = [spec for spec in policies if spec.enforcement is not Enforcement.OFF]
-    # Where policies differ in it, they don't say which provider this cluster has.
+    # If policies name different providers, none of them says which one this cluster has.
     rivals = any(policy.standing.rivals for policy in bundle.policies)
     provider = next((spec.provider for spec in specs if spec.provider and not rivals), ())
     targeting = Targeting(bundle.providers, provider, any(spec.tolerating_is_targeting for spec in specs))
@@ -339,7 +339,7 @@ def reclaims(trace: PhaseDecisions, bundle: Bundle, view: ClusterView) -> Iterat
 
 
 def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod]]:
-    """Yield the field path of each Pod that the request makes, the Pod as written, and the Pod after injection."""
+    """Yield the field path of each Pod that the request creates, the Pod as written, and the Pod after injection."""
     request = trace.request
     if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
         return

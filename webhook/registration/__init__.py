@@ -1,1 +1,1 @@
-"""What the API server asks the webhook about: its configurations, and how those of a cluster differ from them."""
+"""The webhook configurations of a bundle, and their differences from those of a cluster."""

@@ -1,4 +1,4 @@
-"""Write globs, label selectors and field paths as CEL for Kubernetes 1.30 and later."""
+"""Write globs, label selectors, and field paths as CEL for Kubernetes 1.30 and later."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SCALARS: Final = ({str}, {int}, {bool}, {float})
 
 
 def quoted(text: str) -> str:
-    """Return a text as a string literal."""
+    """Return a text as a CEL string literal."""
     escaped = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"').replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def literal(value: Any) -> str:
-    """Return a JSON value as a literal. Kubernetes refuses lists and maps of mixed types; ``dyn`` is one for all."""
+    """Return a JSON value as a CEL literal. Wrap mixed types in ``dyn``: Kubernetes rejects lists and maps of them."""
     if isinstance(value, str):
         return quoted(value)
     if not isinstance(value, dict | list):
@@ -41,7 +41,7 @@ def literal(value: Any) -> str:
 
 
 def any_glob_matches(value: str, globs: Iterable[str]) -> str:
-    """Return an expression that is true if one of the globs matches the string ``value``."""
+    """Return an expression that is true if one of the globs matches the string expression ``value``."""
     patterns = list(dict.fromkeys(globs))
     exact = [glob for glob in patterns if not is_glob(glob)]
     wild = "|".join(_TOKEN.sub(_as_regex, glob) for glob in patterns if is_glob(glob))
@@ -72,15 +72,15 @@ def _requirement(operator: str, key: str, values: Sequence[str], labels: str) ->
 
 
 class Fields:
-    """Variables that read fields of an object of any type: name -> expression, each after those that it reads."""
+    """CEL variables that read fields of an object of any type: name -> expression, each after those that it reads."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}
 
     def value(self, path: Sequence[str], *, old: bool = False) -> str:
-        """Return an expression for the value at this path; null if there is none, or no old object.
+        """Return an expression for the value at this path, or null if the value or the old object doesn't exist.
 
-        A path through a value that is no map gives null, as it does for rules; in plain CEL it is an error.
+        A path through a value that isn't a map yields null, as in rules. In plain CEL it would be an error.
         """
         name = ("old_" if old else "") + "_".join(path)
         if name not in self.variables:
@@ -95,13 +95,13 @@ class Fields:
         return f"variables.{name}"
 
     def map(self, path: Sequence[str], *, old: bool = False) -> str:
-        """Return an expression for the map at this path; an empty one if there is none."""
+        """Return an expression for the map at this path, or an empty map if there is none."""
         value = self.value(path, old=old)
         return f"(type({value}) == map ? {value} : {{}})"
 
 
 def policy_and_binding(kind: str, name: str, spec: JSON, binding: JSON) -> Iterator[JSON]:
-    """Yield an admission policy, with match conditions and variables given by their names, and its binding."""
+    """Yield an admission policy and its binding. ``spec`` has match conditions and variables as maps, by name."""
     labels = {"app.kubernetes.io/name": "spotgate", "app.kubernetes.io/component": "exported-policy"}
     written = {
         member: [{"name": key, "expression": text} for key, text in value.items()]

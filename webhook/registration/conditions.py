@@ -1,8 +1,8 @@
-"""Write the parts of ``matchConditions`` that are the same for all webhooks.
+"""Write the parts of ``matchConditions`` that all webhooks share.
 
-The API server skips a webhook with failurePolicy Ignore where a condition fails or costs too much, so none may. Members
-are read with ``.?``. Large maps and long keys make a condition true before they are searched: the cost of `contains` is
-the length.
+The API server skips a webhook with failurePolicy Ignore if a condition fails or exceeds the cost limit, so no condition
+may. Read members with ``.?``. Large maps and long keys make a condition true without a search, because the cost of
+`contains` grows with the length.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions;
     k8s.io/apiserver, pkg/apis/cel/config.go (1,000,000 for an expression, 2,500,000 for all of a webhook)
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from webhook.rules.concern import Keys
 
 MEMBERS_AT_MOST: Final = 64
-"""Members of a map that are tested one by one. People write a dozen; a key costs some 120, so a map 8,000."""
+"""Members of a map that are tested one by one. Users write about a dozen. A key costs about 120, so a map 8,000."""
 KEY_LENGTH_AT_MOST: Final = 128
-"""Characters of a key that is tested. Kubernetes takes 317, and people write some 40."""
+"""Characters of a key that is tested. Kubernetes allows 317, and users write about 40."""
 
 RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
 SUBRESOURCE: Final = "request.?subResource.orValue('')"
 REFERENCE: Final = f"{RESOURCE} + '/' + {SUBRESOURCE}"
-"""The `reference` of the resource of the request."""
+"""The expression for the `reference` of the request's resource."""
 
 
 def reference(group: str, path: str) -> str:
-    """Return a text for a resource, such as ``apps/deployments/``, or a subresource."""
+    """Return the text that identifies a resource, such as ``apps/deployments/``, or a subresource."""
     resource, _, subresource = path.partition("/")
     return f"{group}/{resource}/{subresource}"
 
 
 def any_of(lines: Iterable[str]) -> str:
-    """Join expressions by ``||``, a line for each."""
+    """Join expressions with ``||``, one on each line."""
     return " ||\n".join(lines)
 
 
 def block(before: str, lines: Iterable[str]) -> str:
-    """Join expressions by ``||`` and close a bracket that ``before`` has opened."""
+    """Join expressions with ``||``, and close the parenthesis that ``before`` opens."""
     return f"{before}\n{indent(any_of(lines), '  ')}\n)"
 
 
 def has_keys(map_: str, keys: Keys) -> Iterator[str]:
-    """Yield expressions that are true if a map of strings has one of the keys, or too many members to search."""
+    """Yield expressions that are true if a map of strings has one of the keys or too many members to search."""
     yield from (f"{quoted(key)} in {map_}" for key in sorted(keys.exact))
     if keys.containing:
         yield f"{map_}.size() > {MEMBERS_AT_MOST}"
@@ -58,7 +58,7 @@ def has_keys(map_: str, keys: Keys) -> Iterator[str]:
 def changes_annotations(keys: Keys, *, at_most: int = MEMBERS_AT_MOST) -> Iterator[str]:
     """Yield expressions that are true if an UPDATE changes an annotation with one of the keys.
 
-    An annotation that the UPDATE removes counts if its key is among ``exact``.
+    Removing an annotation counts only if its key is in ``exact``.
     """
     new = "object.?metadata.?annotations"
     differs = f"{new}[?key] != oldObject.?metadata.?annotations[?key]"

@@ -1,10 +1,10 @@
 """Render the two webhook configurations of a bundle, and the fields that Argo CD must ignore.
 
 Intent
-    The API server calls for what may concern a policy, and for nothing else. Pods are mutated and workloads judged with
-    failurePolicy Ignore: without the webhook they still start. Node pools are judged with Fail: a lost fallback can't
-    be restored by a later check. Changes that remove no fallback are admitted while the webhook is down. A mode changes
-    both: nothing fails where nothing is denied, and workloads do where it says so.
+    The API server calls the webhook only for objects that may concern a policy. Pods and workloads have failurePolicy
+    Ignore, so they still start without the webhook. Node pools have Fail, because a later check can't restore a lost
+    fallback; changes that remove no fallback are still admitted while the webhook is down. A mode changes both: if no
+    policy denies, all use Ignore, and the mode can set Fail for workloads.
 Source
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
     https://argo-cd.readthedocs.io/en/stable/user-guide/diffing/
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from webhook.registration.matched_resources import MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
-"""Limit of a whole call: a webhook that hangs must not make every `kubectl apply` hang."""
+"""The limit of a call: a webhook that hangs must not make every `kubectl apply` hang."""
 
 NO_MIRROR_PODS: Final = {
     "name": "no-mirror-pods",
-    # Of Pods alone: else the annotation would let any workload pass. Of nodes alone: else it would let any Pod pass.
+    # Only for Pods, because the annotation would exempt any workload. Only from nodes, because it would exempt any Pod.
     "expression": f"request.resource.resource != 'pods' || object == null || "
     f"!({quoted(MIRROR_ANNOTATION)} in object.?metadata.?annotations.orValue({{}})) || "
     f"!({quoted(NODES)} in request.userInfo.?groups.orValue([]))",
@@ -55,7 +55,7 @@ _NOT_SPOT: Final = {"key": CAPACITY_LABEL, "operator": "DoesNotExist"}
 
 
 def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
-    """Return the configurations that hold a webhook."""
+    """Return the configurations that have at least one webhook."""
     webhooks = _Webhooks(bundle, client_config)
     mutating = [{**webhook, "reinvocationPolicy": "IfNeeded"} for webhook in webhooks.mutating() if webhook["rules"]]
     validating = [webhook for webhook in webhooks.validating() if webhook["rules"]]
@@ -72,7 +72,7 @@ def configurations(bundle: Bundle, client_config: JSON) -> list[JSON]:
 
 
 def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
-    """Return the resources for which the webhook is always called, by the policy that does not say what concerns it."""
+    """Return the resources for which the webhook is always called, by the policy that any object may concern."""
     by_policy: dict[str, list[str]] = defaultdict(list)
     matched = matched_resources(bundle, Phase.VALIDATE)
     conditions = ObjectConditions(bundle, Phase.VALIDATE, matched)
@@ -85,22 +85,22 @@ def unconditional_resources(bundle: Bundle) -> dict[str, list[str]]:
 
 
 def without_system_namespaces(bundle: Bundle) -> JSON:
-    """Return a selector of all namespaces but those that keep a cluster alive, and spotgate's own.
+    """Return a selector of all namespaces except spotgate's and those that keep a cluster alive.
 
-    A provider's own are left to spotgate, which knows whether the provider is in play: elsewhere their names and labels
-    are anybody's.
+    The selector includes namespaces of providers, because only spotgate knows whether the provider is in use. In other
+    clusters, any user can have these names and labels.
     """
     values = list(bundle.index.system_namespaces.names.patterns)
     return {"matchExpressions": [{"key": NAMESPACE_NAME_LABEL, "operator": "NotIn", "values": values}]}
 
 
 class _Webhooks:
-    """The webhooks of a bundle. One without rules is none."""
+    """The webhooks of a bundle. Skip the ones without rules."""
 
     def __init__(self, bundle: Bundle, client_config: JSON) -> None:
         self._bundle = bundle
         self._client_config = client_config
-        # An outage must not reject what no policy would deny.
+        # An outage must not reject a request that no policy would deny.
         denies = any(policy.enforcement is Outcome.DENY for policy in bundle.policies)
         self._of_pools = "Fail" if denies else "Ignore"
         self._of_workloads = bundle.mode.workload_failure_policy if denies else "Ignore"
@@ -111,7 +111,7 @@ class _Webhooks:
         yield from self._pair("mutate", "mutate-spot-namespaces", Phase.MUTATE, matched)
 
     def validating(self) -> Iterator[JSON]:
-        """Yield the webhooks that judge."""
+        """Yield the webhooks that validate."""
         matched = matched_resources(self._bundle, Phase.VALIDATE)
         resources = pool_resources(self._bundle.providers.values())
         about_pools = {(group, resource.plural) for resource in resources for group in (resource.group, "*")}
@@ -135,7 +135,7 @@ class _Webhooks:
         yield self._webhook("node-pool-updates", Phase.VALIDATE, as_rules(more), beyond)
 
     def _namespaces(self, matched: MatchedResources) -> JSON:
-        """Return the webhook about Namespaces, without a selector for labels, which any user can set."""
+        """Return the webhook for Namespaces, without a label selector, because any user can set labels."""
         names = literal(list(self._bundle.index.system_namespaces.names.patterns))
         essential = {"name": "no-system-namespaces", "expression": f"!(request.?name.orValue('') in {names})"}
         conditions = [essential, *ObjectConditions(self._bundle, Phase.VALIDATE, matched).of(any_object=True)]
@@ -147,12 +147,12 @@ class _Webhooks:
     def _pair(self, name: str, in_spot: str, phase: Phase, matched: MatchedResources) -> Iterator[JSON]:
         """Yield a webhook for most namespaces, and one for those with a capacity label, where any Pod may target spot.
 
-        A condition does not see the labels of a namespace.
+        A match condition can't read the labels of a namespace, so the namespace selectors differ.
         """
         conditions = ObjectConditions(self._bundle, phase, matched)
         divided = conditions.tell_spot_namespaces
         policy = self._of_workloads if phase is Phase.VALIDATE else "Ignore"
-        # What is in no namespace is not left out by a selector: of that, the other is matched.
+        # Namespace selectors don't exclude cluster-scoped objects. Only the first webhook matches them.
         webhooks = [(name, "*", _NOT_SPOT)] + ([(in_spot, "Namespaced", _SPOT)] if divided else [])
         for its_name, scope, requirement in webhooks:
             own = [NO_MIRROR_PODS, *conditions.of(any_object=its_name == in_spot)]
@@ -188,7 +188,7 @@ class _Webhooks:
 def ignore_differences(bundle: Bundle) -> list[dict[str, Any]]:
     """Return ``spec.ignoreDifferences`` of an Application; empty if no policy changes Pods.
 
-    Pods alone: the webhook leaves workloads as they are, and Argo CD does not compare the Pods that these make.
+    List only Pods: the webhook doesn't change workloads, and Argo CD doesn't compare the Pods that workloads create.
     """
     changing = (policy.kind for policy in bundle.policies if policy.enforcement is not Outcome.AUDIT)
     written = dict.fromkeys(path for kind in changing for path in kind.writes)

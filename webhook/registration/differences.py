@@ -1,4 +1,4 @@
-"""Compare the webhook configurations of a cluster with those that its policies need."""
+"""Compare the webhook configurations of a cluster with the ones that its policies require."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 RULES: Final = "rules"
 CONDITIONS: Final = "matchConditions"
 _DEFAULTS: Final[JSON] = {"namespaceSelector": {}, "objectSelector": {}}
-"""Fields that the API server fills in."""
+"""Fields that the API server defaults."""
 
 
 class Deviation(NamedTuple):
     """One difference of a webhook.
 
     Attributes:
-        webhook: its name.
+        webhook: the name of the webhook.
         field: the field that differs; empty if the whole webhook does.
         what: the difference, in words.
     """
@@ -31,7 +31,7 @@ class Deviation(NamedTuple):
 
 
 def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Deviation]:
-    """Yield how the webhooks of a stored configuration differ from the wanted ones. `clientConfig` is not compared."""
+    """Yield the differences of the stored webhooks from the wanted ones, except in `clientConfig`."""
     expected = {webhook["name"]: _DEFAULTS | webhook for webhook in wanted}
     present = {webhook["name"]: _DEFAULTS | webhook for webhook in stored}
     for name in sorted(expected.keys() | present.keys()):
@@ -47,7 +47,7 @@ def differences(wanted: Iterable[JSON], stored: Iterable[JSON]) -> Iterator[Devi
 
 
 def _in_words(field: str, wanted: Any, stored: Any) -> str:
-    """Return how a field differs from what is wanted; empty if it has the same meaning."""
+    """Return the difference of a field in words, or an empty string if both values mean the same."""
     if field not in {RULES, CONDITIONS}:
         return "" if wanted == stored else "is not as rendered"
     parts = _asked if field == RULES else _conditions
@@ -61,7 +61,7 @@ def _in_words(field: str, wanted: Any, stored: Any) -> str:
 
 
 def _asked(rules: Iterable[JSON]) -> Mapping[str, object]:
-    """Return what rules select, by resource, however it is divided into rules."""
+    """Return the requests that rules select, by resource, independent of how they are divided into rules."""
     asked: dict[str, set[tuple[str, ...]]] = {}
     for rule in rules:
         calls = set(product(rule["operations"], rule["apiVersions"], [rule.get("scope", "*")]))

@@ -1,4 +1,4 @@
-"""Find the resources that the policies of a bundle match, by its index, and make rules of webhooks for them."""
+"""Find the resources that the policies of a bundle match, and build the webhook rules for them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MatchedResource:
     """A resource that policies match.
 
     Attributes:
-        direct: the policies that judge the object itself, by name; ``projected`` judge its pod templates.
-        guarded: whether a policy lets only certain groups write the break-glass annotation.
+        direct: the policies that evaluate the object itself, by name; ``projected`` evaluate its pod templates.
+        guarded: a policy allows only certain groups to write the break-glass annotation.
     """
 
     operations: set[str] = field(default_factory=set)
@@ -41,7 +41,7 @@ MatchedResources = dict[ResourceKey, MatchedResource]
 def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
     """Return the resources that the policies match in this phase.
 
-    Pod templates are only judged where they are written: they are mutated as the Pods they become.
+    Pod templates are only validated in their workload. They are mutated later, in the Pods created from them.
     """
     resources: MatchedResources = {}
     for operation, group, path in sorted(_named(bundle)):
@@ -61,7 +61,7 @@ def matched_resources(bundle: Bundle, phase: Phase) -> MatchedResources:
 
 
 def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
-    """Return (operation, API group, resource) of everything that a policy may match, itself or by its pod templates."""
+    """Return (operation, API group, resource) of all objects that a policy may match, also by their pod templates."""
     named = {
         (operation, group, path)
         for policy in bundle.policies
@@ -76,8 +76,8 @@ def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
 def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "*") -> list[dict[str, Any]]:
     """Return the rules of a webhook for these resources.
 
-    Resources of one group with the same operations and versions share a rule, which must not name `pods/exec`
-    next to `pods/*`.
+    Resources of one group with the same operations and versions share a rule. A rule must not name both `pods/exec` and
+    `pods/*`.
     """
     alike: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, path), matched in sorted(resources.items()):
@@ -92,7 +92,7 @@ def as_rules(resources: Mapping[ResourceKey, MatchedResource], *, scope: str = "
                 path for path in paths if not any(other != path and resource_matches(other, path) for other in paths)
             ],
             "operations": list(operations),
-            "scope": scope,  # also where it is the default: `kubectl apply` takes a list without it for changed
+            "scope": scope,  # write the default too: without it, `kubectl apply` reports a change
         }
         for (group, versions, operations), paths in alike.items()
     ]

@@ -1,7 +1,7 @@
-"""Write the ``matchConditions`` of the webhooks about everything but node pools.
+"""Write the ``matchConditions`` of the webhooks for all resources except node pools.
 
-They are true for every object that may concern a policy, and for some others: the webhook is called for each custom
-workload that is created or whose spec changes, as CEL can't search templates of any type within its budget.
+They are true for every object that may concern a policy, and for some others. CEL can't search untyped templates within
+its budget, so the API server calls the webhook for each custom workload that is created or whose spec changes.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from webhook.registration.matched_resources import MatchedResource, ResourceKey
 
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
-"""API groups whose objects have the types of their fields: the API server rejects others before it calls a webhook."""
+"""API groups with typed objects: the API server rejects invalid ones before it calls a webhook."""
 ITEMS_AT_MOST: Final = 16
 """Items of a list that are tested one by one."""
 TEXT_LENGTH_AT_MOST: Final = 256
-"""Characters of an image, or of the key of a toleration, that are tested. An image with a digest has 150."""
+"""Characters of an image, or of the key of a toleration, to test. An image with a digest has 150."""
 
 _PODS: Final = ("", "pods")
 _OUTDATED: Final = ("beta.", "failure-domain.", "node.kubernetes.io/windows")
 _BY_DEFAULT: Final = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
-"""Taints that every Pod tolerates: the API server adds that."""
+"""Taints that every Pod tolerates: the API server adds the tolerations."""
 
 
 class ObjectConditions:
-    """The conditions of one phase."""
+    """The match conditions of one phase."""
 
     def __init__(self, bundle: Bundle, phase: Phase, matched: Mapping[ResourceKey, MatchedResource]) -> None:
         self._mutate = phase is Phase.MUTATE
@@ -65,7 +65,7 @@ class ObjectConditions:
         return self._concern.in_spot_namespaces
 
     def of(self, *, any_object: bool = False) -> list[dict[str, str]]:
-        """Return the conditions; with ``any_object``, for a webhook that every new or changed object concerns."""
+        """Return the conditions. With ``any_object``, every new or changed object concerns the webhook."""
         always = list(self._always())
         expressions: dict[str, list[str]] = {}
         if any("UPDATE" in resource.operations for resource in self._matched.values()):
@@ -75,7 +75,7 @@ class ObjectConditions:
         return [{"name": name, "expression": any_of(lines)} for name, lines in expressions.items()]
 
     def for_everything(self, key: ResourceKey) -> Iterator[str]:
-        """Yield the names of policies that do not say which of these objects concern them."""
+        """Yield the names of policies that any object of this resource may concern."""
         matched = self._matched[key]
         for name, policy in (matched.direct | matched.projected).items():
             if self._concern_of([policy], key).everything:
@@ -86,7 +86,7 @@ class ObjectConditions:
         return concern_of(rules, *key)
 
     def _whole_concern(self) -> Concern:
-        """Return what concerns the policies, except those for which the webhook is always called."""
+        """Return the concern of all policies, except those for which the webhook is always called."""
         concern = NOTHING
         for key, matched in self._matched.items():
             narrow = [policy for policy in matched.direct.values() if not self._concern_of([policy], key).everything]
@@ -95,7 +95,7 @@ class ObjectConditions:
         return concern
 
     def _always(self) -> Iterator[str]:
-        """Yield expressions for objects for which the webhook is always called."""
+        """Yield expressions that are true for objects that always need the webhook."""
         whole: list[ResourceKey] = []
         for key, matched in self._matched.items():
             selectors = [self._selectors.get(name) for name in self.for_everything(key) if name in matched.direct]
@@ -107,7 +107,7 @@ class ObjectConditions:
             yield f"!({REFERENCE} in {literal([reference(*key) for key in self._matched if key not in whole])})"
 
     def _changes(self) -> Iterator[str]:
-        """Yield expressions that are true unless an UPDATE changes nothing that may concern a policy."""
+        """Yield expressions that are true unless the request is an UPDATE that changes nothing of concern."""
         yield "request.operation != 'UPDATE' || object == null || oldObject == null"
         yield "object.?metadata.?labels != oldObject.?metadata.?labels"
         yield from changes_annotations(self._concern.annotations)
@@ -134,7 +134,7 @@ class ObjectConditions:
             yield block(search, self._of_pod(self._concern))
 
     def _of_pod(self, concern: Concern) -> Iterator[str]:
-        """Yield expressions about the ``pod``. A workload is searched as a Pod, too, and has none of these fields."""
+        """Yield expressions about the ``pod``. They also run on a workload, which has none of these fields."""
         yield from _metadata(concern, "pod")
         if concern.selectors:
             yield from self._selectors_of_pod()
@@ -162,15 +162,15 @@ class ObjectConditions:
 
 
 def _metadata(concern: Concern, of: str) -> Iterator[str]:
-    """Yield expressions about labels and annotations, which are maps of strings in all objects."""
+    """Yield expressions about labels and annotations, which are maps of strings in every object."""
     yield from has_keys(f"{of}.?metadata.?labels.orValue({{}})", concern.labels)
     yield from has_keys(f"{of}.?metadata.?annotations.orValue({{}})", concern.annotations)
 
 
 def _list_has(place: str, item: str, test: str) -> Iterator[str]:
-    """Yield expressions that are true if the test is true of an item of a list, or the list can't be searched.
+    """Yield expressions that are true if an item of a list passes the test, or the list can't be searched.
 
-    The API server shows some empty lists as null before it rejects them.
+    The API server passes some empty lists as null before it rejects them.
     """
     items = f"{place}.orValue([])"
     yield f"type({items}) != list || {items}.size() > {ITEMS_AT_MOST}"
@@ -187,9 +187,9 @@ def _text(value: str, keys: Keys) -> str:
 
 
 def neutral_keys(providers: Iterable[Provider]) -> list[str]:
-    """Return keys of node labels that don't tell spot nodes from others, for any of the providers.
+    """Return the keys of node labels that don't distinguish spot nodes for any of the providers.
 
-    Outdated keys are left out, to keep expressions short: the webhook is called for a Pod with one.
+    To keep expressions short, omit deprecated keys: the webhook is called for Pods that use them.
     """
     telling = {
         key
@@ -200,7 +200,7 @@ def neutral_keys(providers: Iterable[Provider]) -> list[str]:
 
 
 def _places(workload: Workload) -> list[str]:
-    """Return the places of the pod templates, and of templates whose labels count; empty if they aren't searched."""
+    """Return the paths of the pod templates and of other templates with labels; empty if they can't be searched."""
     paths = [path.text for path in workload.paths]
     paths += [labels.path.text.removesuffix(".metadata.labels") for labels in workload.labels]
     plain = not any(path.layout for path in workload.paths) and not any(path.endswith("labels") for path in paths)

@@ -1,8 +1,8 @@
-"""Write ``matchConditions`` about node pools: true only for changes that must be denied without the webhook.
+"""Write the ``matchConditions`` for node pools: true only for changes to block while the webhook is down.
 
-The failurePolicy is Fail, so changes that no policy judges must not match: controllers remove finalizers, write
-status, annotations and fields of their own, and give pools more nodes, also while the webhook is down. The fields that
-matter are those that the readers of the providers read.
+The failurePolicy is Fail, so changes that no policy evaluates must not match. While the webhook is down, controllers
+must still be able to remove finalizers, write status, annotations, and their fields, and add nodes to pools. Only the
+fields that the providers' readers read matter.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ if TYPE_CHECKING:
 
 
 class ExcludedField(Enum):
-    """The reason why a change of a field does not count: a size grows, or only controllers write it."""
+    """The reason why a field's change doesn't count: it is a size that grows, or only controllers write it."""
 
     SIZE = auto()
     CONTROLLERS = auto()
 
 
 Tree = dict[str, "Tree | ExcludedField"]
-"""Members of an object on the way to these fields."""
+"""A tree of an object's members that leads to excluded fields."""
 
 ON_DEMAND_FALLBACK: Final = "OnDemandFallback"
 OF_POOLS: Final = frozenset({ON_DEMAND_FALLBACK, "NodePoolRules", "ReservedLabels"})
-"""Policy kinds that judge no fields of a node pool but those that are compared here."""
+"""Policy kinds that evaluate no other fields of a node pool than the conditions compare."""
 
 ANNOTATIONS_AT_MOST: Final = 1024
-"""Annotations of a pool that are looked at one by one. Measured on a real API server, 7,000 short keys or 2,040 of 127
-characters (256 KiB) stay within the budget: a pool with many must not need an answer for every update."""
+"""Annotations of a pool that are tested one by one. A pool with many must not need the webhook for every update. On a
+real API server, 7,000 short keys, or 2,040 keys of 127 characters (256 KiB), stay within the budget."""
 _COMPARED_OTHERWISE: Final[Tree] = dict.fromkeys(
     ("apiVersion", "kind", "metadata", "status"), ExcludedField.CONTROLLERS
 )
-"""Members of an object that are compared in another way, or never."""
+"""Members of an object that other conditions compare, or none."""
 _ANNOTATION: Final = re.compile(r'metadata\.annotations\."([^"]+)"')
 
 
 def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
     """Return the sizes, and the fields that only controllers write, by API group and resource.
 
-    A higher number takes no fallback away.
+    Raising a size removes no fallback.
     """
     parts: dict[ResourceKey, list[PoolReader | Sizer]] = {}
     for part in _parts(providers):
@@ -75,7 +75,7 @@ def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
 
 
 def _parts(providers: Iterable[Provider]) -> Iterator[PoolReader | Sizer]:
-    """Yield the readers of node pools, and those of the size of node pools."""
+    """Yield the readers of node pools and of their sizes."""
     for reader in (reader for provider in providers for reader in provider.readers):
         yield reader
         if reader.sizer is not None:
@@ -91,7 +91,7 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
             if path[0] not in _COMPARED_OTHERWISE:
                 _put(tree, path, ExcludedField.SIZE)
         for path in part.controller_fields:
-            # An expression may read a field if it names it, or a field that holds it.
+            # An expression may read a field if it names the field or one of its parents.
             above = any(path[: len(queried)] == queried for query in queries for queried in query.paths)
             if not above and not any(path[-1] in query.text for query in queries):
                 _put(tree, path, ExcludedField.CONTROLLERS)
@@ -101,7 +101,7 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
 def _put(tree: Tree, path: QueryPath, field: ExcludedField) -> None:
     for name in path[:-1]:
         below = tree.setdefault(name, {})
-        if isinstance(below, ExcludedField):  # the field above is one of them
+        if isinstance(below, ExcludedField):  # a parent is already excluded
             return
         tree = below
     tree.setdefault(path[-1], field)
@@ -116,13 +116,13 @@ def queries_of(part: object) -> Iterator[Query]:
             yield from queries_of(member)
     elif isinstance(part, dict):
         yield from queries_of(tuple(part.values()))
-    elif isinstance(part, BaseModel) and not isinstance(part, MachineTemplateSpec):  # these have readers of their own
+    elif isinstance(part, BaseModel) and not isinstance(part, MachineTemplateSpec):  # templates have their own readers
         for name in (NodePoolReaderSpec if isinstance(part, PoolReader) else type(part)).model_fields:
             yield from queries_of(getattr(part, name))
 
 
 class PoolConditions:
-    """The conditions of both webhooks about node pools."""
+    """The match conditions of both webhooks for node pools."""
 
     def __init__(self, providers: Collection[Provider], matched: MatchedResources) -> None:
         self._unasked = unasked_fields(providers)
@@ -132,7 +132,7 @@ class PoolConditions:
 
     def guarding(self) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Fail."""
-        # The API server leaves out 0.
+        # The API server omits 0.
         new, old = (f"{value}.?spec.?replicas.orValue(0)" for value in ("object", "oldObject"))
         fewer = f"object == null || oldObject == null || {new} < {old}"
         return [
@@ -141,14 +141,13 @@ class PoolConditions:
         ]
 
     def has_more(self, key: ResourceKey) -> bool:
-        """Return whether a policy judges other updates of such an object, too."""
+        """Return whether a policy also evaluates other updates of this resource."""
         return any(policy.kind.name != ON_DEMAND_FALLBACK for policy in self._matched[key].direct.values())
 
     def beyond(self, more: MatchedResources) -> list[dict[str, str]]:
         """Return the conditions of the webhook with failurePolicy Ignore, for other updates.
 
-        They are changes of the spec, such as a size that grows, and all updates if a policy does not say what concerns
-        it.
+        They match changes of the spec, such as a size that grows, or all updates if any object may concern a policy.
         """
         lines = ["object == null || oldObject == null || object.?spec != oldObject.?spec"]
         whole = [
@@ -178,7 +177,7 @@ class PoolConditions:
 
 
 def _differ(place: str, tree: Tree) -> Iterator[str]:
-    """Yield expressions that are true if the maps there differ, except in sizes that grew and controllers' fields."""
+    """Yield expressions that are true if the maps at ``place`` differ, except in larger sizes and controller fields."""
     new, old = f"object{place}", f"oldObject{place}"
     fields = {field: sorted(name for name, inner in tree.items() if inner is field) for field in ExcludedField}
     parents = {name: inner for name, inner in sorted(tree.items()) if isinstance(inner, dict)}
