@@ -159,7 +159,7 @@ def _on_spot(workloads: list[ReclaimRisk], *, verbose: bool, all_read: bool) -> 
     """Yield the workloads on spot Nodes that would not survive a reclaim, grouped by their reasons."""
     at_risk = [risk for risk in workloads if risk.reasons]
     of = counted(len(workloads), "workload")
-    note = "" if all_read else ", as far as the cluster could be read"
+    note = "" if all_read else ", among the objects that can be read"
     yield [(f"would not survive a reclaim today: {len(at_risk)} of {of} on spot Nodes{note}", "bold")]
     for group in alike(at_risk, id if verbose else _reasons).values():
         yield from _listed(group, _risk)

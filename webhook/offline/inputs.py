@@ -163,8 +163,8 @@ _NOT_RENDERED: Final = (
 
 def _boundary(folder: Path) -> str:
     """Return the real folder that limits rendering: the repository, or without Git the working or the given folder."""
-    here, root = os.path.realpath("."), repository_of(folder)
-    return here if not os.path.lexists(f"{root}/.git") and f"{root}/".startswith(f"{here}/") else root
+    working, root = os.path.realpath("."), repository_of(folder)
+    return working if not os.path.lexists(f"{root}/.git") and f"{root}/".startswith(f"{working}/") else root
 
 
 def together(parts: Sequence[Manifests]) -> Manifests:

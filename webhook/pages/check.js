@@ -31,26 +31,26 @@
   };
 
   const show = () => {
-    const asked = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
-    const words = asked.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const query = Object.fromEntries(names.map((name) => [name, form.elements[name].value]));
+    const words = query.q.toLowerCase().split(/\s+/).filter(Boolean);
     if (words.length && groups.length && groups[0].text === undefined) readTexts();
     let found = 0;
     for (const group of groups) {
-      const fits = ["outcome", "policy"].every((name) => !asked[name] || asked[name] === group[name]);
+      const fits = ["outcome", "policy"].every((name) => !query[name] || query[name] === group[name]);
       let seen = 0;
       for (const variant of group.variants) {
         const rest = words.filter((word) => !group.text.includes(word) && !variant.text.includes(word));
-        let here = 0;
+        let shown = 0;
         for (const place of variant.places) {
           const visible =
             fits &&
-            ["namespace", "team"].every((name) => !asked[name] || asked[name] === place[name]) &&
+            ["namespace", "team"].every((name) => !query[name] || query[name] === place[name]) &&
             rest.every((word) => place.text.includes(word));
           place.element.hidden = !visible;
-          here += visible;
+          shown += visible;
         }
-        variant.element.hidden = !here;
-        seen += here;
+        variant.element.hidden = !shown;
+        seen += shown;
       }
       group.element.hidden = !seen;
       const count = group.element.querySelector(".count");
@@ -63,14 +63,14 @@
   };
 
   const fromAddress = () => {
-    const asked = new URLSearchParams(location.hash.slice(1));
-    for (const name of names) form.elements[name].value = asked.get(name) || "";
+    const query = new URLSearchParams(location.hash.slice(1));
+    for (const name of names) form.elements[name].value = query.get(name) || "";
     show();
   };
 
   const toAddress = () => {
-    const asked = names.map((name) => [name, form.elements[name].value]).filter(([, value]) => value);
-    history.replaceState(null, "", `#${new URLSearchParams(asked)}`);
+    const query = names.map((name) => [name, form.elements[name].value]).filter(([, value]) => value);
+    history.replaceState(null, "", `#${new URLSearchParams(query)}`);
     show();
   };
 

@@ -39,7 +39,7 @@ webhook is down.
 
 vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
 injections of SpotPlacement and GracefulTermination for the current node pools, as a
-MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list what is omitted.
+MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list the omissions.
 """
 
 EPILOG: Final = """\
@@ -88,7 +88,7 @@ class ExportOptions(Connection):
 
 
 def run(namespace: Namespace) -> int:
-    """Print the exported policies, and list what is omitted."""
+    """Print the exported policies, and list the omissions."""
     options = options_of(ExportOptions, namespace)
     has_state, live = bool(options.state), options.kubeconfig is not None
     if has_state + live != (options.what == "map"):

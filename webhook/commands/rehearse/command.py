@@ -76,7 +76,7 @@ def configure(parser: ArgumentParser) -> None:
     many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
     parser.add_argument("--max-pending", metavar="N", type=_count, help=many)
     again = parser.add_mutually_exclusive_group()
-    base = "also rehearse the files at the merge base of HEAD and REF, and report what is worse or better now"
+    base = "also rehearse the files at the merge base of HEAD and REF, and report the differences"
     again.add_argument("--compare", metavar="REF", help=base)
     fixes = "rehearse again with all proposed fixes, then without each of them, and rank the fixes by their effect"
     again.add_argument("--with-fixes", action="store_true", help=fixes)

@@ -148,8 +148,8 @@ class Runner:
         context = context.seeing(view, case.spec.kubernetes_version or ASSUMED_VERSION)
         watch = self._watch(case)
         user = UserInfo(case.spec.user, case.spec.groups)
-        there = [before] if before is not None else []
-        judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=there)
+        existing = [before] if before is not None else []
+        judge = Judge(watch.index, kinds, context, operation=case.operation, user=user, before=existing)
         judgement = judge.judge(subject)
         reached = watch.taken(judgement.trace)
         if judgement.problem is not None:

@@ -1,4 +1,4 @@
-"""Find out whether a file that can't be parsed may contain Kubernetes objects, and of which kinds."""
+"""Detect Kubernetes objects and their kinds in a file that can't be parsed."""
 
 from __future__ import annotations
 

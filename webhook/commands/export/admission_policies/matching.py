@@ -137,11 +137,11 @@ class ExportedPolicy:
         return part.conditions | {f"{OWN}{name}": text for name, text in conditions}
 
     def _conditions(self, part: Part) -> Iterator[tuple[str, str]]:
-        given, here = self.spec.match.namespaces, f"{_NAMESPACE} == '' || "
+        given, prefix = self.spec.match.namespaces, f"{_NAMESPACE} == '' || "
         if given.include:
-            yield "include", here + any_glob_matches(_NAMESPACE, given.include)
+            yield "include", prefix + any_glob_matches(_NAMESPACE, given.include)
         if given.exclude:
-            yield "exclude", f"{here}!({any_glob_matches(_NAMESPACE, given.exclude)})"
+            yield "exclude", f"{prefix}!({any_glob_matches(_NAMESPACE, given.exclude)})"
         system = [glob for cloud in self.bundle.providers.values() for glob in cloud.system_namespaces.names.patterns]
         if system and not part.guards_namespaces:
             yield "no-system-namespaces", f"!({any_glob_matches(_NAMESPACE, system)})"
