@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 FAILED: Final = "validation/error"
-"""The finding of an expression that fails: the outcome may be the expected one, but not by the rule's decision."""
+"""The id of a failed expression: the outcome may be the expected one, but not by the rule's decision."""
 
 
 class CannotRunError(Exception):

@@ -22,7 +22,7 @@ _ON_TEMPLATES: Final = {
     "object": re.compile(r"\s*\.\??\s*(spec\b|metadata\s*\.\??\s*(labels|annotations)\b)"),
     "request": re.compile(r"\s*\.\??\s*(namespace|userInfo|dryRun)\b"),
 }
-"""The fields that an expression can read if a pod template replaces the Pod: a template has no name and no status."""
+"""The fields that an expression can read if a pod template replaces the Pod: it has no name, kind, or operation."""
 
 
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
