@@ -15,6 +15,7 @@ from tests.engine.rules import (
     POOLS,
     Finds,
     JudgesPools,
+    Tolerates,
     index,
     outcomes,
     policy,
@@ -93,6 +94,15 @@ def test_a_policy_on_DELETE_also_guards_the_annotation_on_UPDATE() -> None:
     deletions = ResourceRule(api_groups=("example.com",), resources=("pools",), operations=("DELETE",))
     assert verdicts(judged(excused("fire"), excused(), rules=(deletions,))) == [Outcome.DENY]
     assert not judged(None, excused("fire"), MEMBER, rules=(deletions,)).denied
+
+
+def test_only_group_members_may_annotate_a_pod_over_its_bound() -> None:
+    guarded = index(policy(Tolerates(), rules=(POD_CREATE_UPDATE,), break_glass=SRE))
+    large = {"nodeSelector": dict.fromkeys(map(str, range(1000)), "")}
+    before, after = ({**excused(reason), "spec": large} for reason in (None, "fire"))
+    for user, expected in ((OTHER, ["deny", "warn"]), (MEMBER, ["warn"])):
+        asked = request(after, operation="UPDATE", oldObject=before, userInfo=user)
+        assert outcomes(validate(guarded, asked)) == expected
 
 
 def test_the_outcome_is_limited_to_the_policys_enforcement() -> None:

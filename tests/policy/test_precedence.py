@@ -152,6 +152,12 @@ def test_both_policies_are_indeterminate_if_the_overriding_match_is_unknown(tmp_
     assert deciders(bundle, namespace="new") == [("b", "deny")]
 
 
+def test_an_overriding_policy_with_an_unknown_selector_leaves_other_namespaces_decided(tmp_path: Path) -> None:
+    match = {"namespaceSelector": {"matchLabels": {"tier": "prod"}}, "namespaces": {"include": ["other"]}}
+    bundle = loaded(tmp_path, document("a", overrides=["b"], match=match), document("b", overBudget="deny"))
+    assert deciders(bundle, offline=True, namespace="new") == [("b", "deny")]
+
+
 def test_a_pod_template_is_decided_by_the_policy_that_matches_its_labels(tmp_path: Path) -> None:
     only = {"objectSelector": {"matchLabels": {"app": "web"}}}
     bundle = loaded(tmp_path, document("a", overrides=["b"], match=only), document("b"))
