@@ -84,7 +84,7 @@ def test_a_group_has_the_properties_that_all_of_its_nodes_share() -> None:
     assert [list(map(str, group.taints)) for group in (gpu, spot)] == [["lifecycle=Ec2Spot:NoSchedule"]] * 2
     assert spot.labels == {EKS_POOL: "spot", EKS_SPOT: "SPOT", ARCH: "amd64"}
     assert spot.zones == {"a", "b"}
-    assert str(spot) == "node group spot"
+    assert (str(spot), spot.unusable) == ("node group spot", "")
 
 
 def test_files_and_an_API_server_give_the_same_groups(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ OPEN: Final = (
     [
         (rule("apiGroups: [batch], resources: [job], operations: [CREATE]"), RESOURCE,
             "never matches: Kubernetes has no resource job in API group batch, did you mean `jobs`?"),
-        (rule("apiGroups: [''], resources: [jobs], operations: [CREATE]"), RESOURCE,
-            "never matches: Kubernetes has no resource jobs in API group ''; jobs are in 'batch'"),
+        (rule("apiGroups: [batch], resources: [events], operations: [CREATE]"), RESOURCE,
+            "never matches: Kubernetes has no resource events in API group batch; events are in '' and 'events.k8s.io'"),
         (match("excludeResourceRules: [{apiGroups: [''], resources: [pod], operations: ['*']}]"),
             "match.excludeResourceRules[0].resources[0]",
             "never matches: Kubernetes has no resource pod in API group '', did you mean `pods`?"),
@@ -146,8 +146,8 @@ def test_matching_workloads_without_pods_warns_that_templates_are_not_matched(
         f"{{apiGroups: ['{group}'], resources: ['{name}'], operations: [CREATE]}}" for group, name in rules
     )
     lines = [line for line in warnings_of(tmp_path, match(f"resourceRules: [{written}]")) if WIDE not in line]
-    assert [line.partition("warning: ")[2].partition(",")[0] for line in lines] == [
-        f"{TEMPLATES} of {name}" for name in resources
+    assert [line.partition(": ")[2].partition(",")[0] for line in lines] == [
+        f"spec.match.resourceRules[0].resources[0]: warning: {TEMPLATES} of {name}" for name in resources
     ]
 
 
@@ -158,6 +158,7 @@ KIND: Final = "matches nothing that is known, did you mean `%s`?"
     ("kind", "spec", "warning"),
     [
         ("EvictionStrategy", "distributed: [PyTorchJobs.kubeflow.org]", ("distributed[0]", KIND % "PyTorchJob.kubeflow.org")),
+        ("EvictionStrategy", "replicated: [RayClustr.ray.io]", ("replicated[0]", KIND % "RayCluster.ray.io")),
         ("EvictionStrategy", "stateful: ['*.apps', Pytorchjob.kubeflow.org]", ("stateful[1]", KIND % "PyTorchJob.kubeflow.org")),
         ("SpotSuitability", "replicated: [RayClustr.ray.io]", ("replicated[0]", KIND % "RayCluster.ray.io")),
         ("GracefulTermination", "trainingOperators: [RayClusters.ray.io]", ("trainingOperators[0]", KIND % "RayCluster.ray.io")),

@@ -283,8 +283,8 @@ def test_a_finding_of_several_policies_is_reported_once_with_the_strongest_outco
             [("0.yaml", 7, "spec.overrides[0]", "labels is of kind ReservedLabels; a policy overrides policies of its own kind")],
         ),
         (
-            [document("a", overrides=["b"], enforcement="off"), document("b")],
-            [("0.yaml", 6, "spec.overrides", "a policy that is off overrides nothing, and b would decide; to leave Pods alone, write `exempt`")],
+            [document("a", overrides=["b", "c"], enforcement="off"), document("b", overrides=["c"]), document("c")],
+            [("0.yaml", 6, "spec.overrides", "a policy that is off overrides nothing, and b, c would decide; to leave Pods alone, write `exempt`")],
         ),
     ],
 )  # fmt: skip

@@ -39,6 +39,11 @@ def test_unknown_labels_up_to_the_bound_have_no_finding() -> None:
     assert findings(labelled(labels)) == []
 
 
+def test_only_the_first_labels_that_resemble_an_eviction_label_are_compared() -> None:
+    labels = {f"qos.coreweave.example/interruptabl{number}": "" for number in range(100)}
+    assert len(findings(labelled(labels))) == 32
+
+
 # The page
 
 
