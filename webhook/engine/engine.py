@@ -367,8 +367,7 @@ class _Evaluation:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
         if self.owner_unknown and not (is_namespace(self.request) and policy.kind.guards_namespaces):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
-        plain = policy.matcher.trivial and not self.route.contested
-        return None if plain else self.matching.unknown(policy, subject)
+        return self.matching.unknown(policy, subject)
 
     def _record(self, policy: str, exemption: str) -> None:
         """Add the exemption to the audit annotations, once for all pod templates."""
