@@ -69,7 +69,7 @@ def example_files() -> dict[str, Path]:
     """Return the example file of every document kind, by kind. The pages in docs/ show the same examples."""
     others = Path(webhook.policy.__file__).with_name("examples").glob("*.yaml")
     of_kinds = {
-        name: Path(inspect.getfile(kind.compile)).with_name("example.yaml") for name, kind in policy_kinds().items()
+        name: Path(inspect.getfile(kind.spec)).with_name("example.yaml") for name, kind in policy_kinds().items()
     }
     return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
 
