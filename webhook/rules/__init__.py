@@ -1,16 +1,16 @@
-"""Judge objects by policy kinds: one folder each, found by looking into this package.
+"""The policy kinds, one in each folder of this package.
 
-Its ``rule.py`` has ``KIND``, a `PolicyKind`: its name, the pydantic model of its ``spec``, and how a spec is compiled
-into a rule. Rules are pure: no I/O, no clock, no globals. They emit bare violations and change Pods through an editor;
-enforcement, exemptions, break-glass and what happens to the unknown are the engine's.
+The ``rule.py`` of a folder defines ``KIND``, a `PolicyKind`: the name, the pydantic model of ``spec``, and the function
+that compiles a spec to a rule. Rules are pure: no I/O, no clock, no globals. They emit violations and change Pods
+through an editor. The engine handles enforcement, exemptions, break-glass, and unknown state.
 
 ==================  ====================================================================================
-``rule.py``         the rule; its first lines say intent, what it reads and writes, what it finds, sources
-``spec.py``         the model of its policies' ``spec``
-``lint.py``         probable mistakes in a valid ``spec``, if the kind looks for any
-``findings.yaml``   what each finding means, with an example that fails and the same one fixed
-``cases.yaml``      examples that pass and fail, which tests run; not shipped
+``rule.py``         the rule; its docstring lists the intent, fields read and written, findings, and sources
+``spec.py``         the model of the policy's ``spec``
+``lint.py``         probable mistakes in a valid ``spec``, if the kind checks for any
+``findings.yaml``   the text of each finding, with an example that fails and the fixed example
+``cases.yaml``      examples that pass and fail, for the tests; not shipped
 ``example.yaml``    the policy that the kind's page and ``spotgate new`` show
-``findings.py``     how violations are put into words, where there are many
+``findings.py``     the wording of violations, if there are many
 ==================  ====================================================================================
 """

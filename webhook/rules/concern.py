@@ -1,6 +1,6 @@
-"""Declare which objects may concern a rule, as data of which `webhook-config` renders match conditions.
+"""Declare the objects that may concern a rule, as data from which `webhook-config` renders match conditions.
 
-A rule names a superset of what it reports on: the API server never sends what it does not name.
+A rule must declare a superset of the objects that it reports on: the API server doesn't send any others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """Keys of labels, annotations, or taints: ``exact`` ones, and all that contain one of the texts ``containing``."""
+    """Keys of labels, annotations, or taints: those in ``exact``, and all that contain a text of ``containing``."""
 
     exact: frozenset[str] = frozenset()
     containing: frozenset[str] = frozenset()
@@ -30,17 +30,17 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Concern(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of an object, or of its templates' Pods, that a rule may report on; any part is enough.
+    """The parts of an object, or of its templates' Pods, that may concern a rule. One part is enough.
 
     Attributes:
-        everything: whatever the object is.
-        labels: keys of its labels, and of labels that it gives to others.
-        selectors: the nodeSelector or required node affinity of a Pod names a key that may tell spot from other nodes,
-            or the Pod prefers some nodes.
-        tolerations: a Pod tolerates taints of these keys, except taints that every Pod tolerates by default.
+        everything: any object concerns the rule.
+        labels: keys of the object's labels, and of labels that it gives to other objects.
+        selectors: the nodeSelector or required node affinity of a Pod names a key that may distinguish spot nodes, or
+            the Pod prefers some nodes.
+        tolerations: a Pod tolerates taints with these keys, except the taints that every Pod tolerates by default.
         images: the image name of a container contains one of these texts.
-        node_name: a Pod is created on a node that it names.
-        in_spot_namespaces: every Pod of a namespace that has a capacity label.
+        node_name: a Pod is created with ``spec.nodeName``.
+        in_spot_namespaces: every Pod in a namespace with a capacity label.
     """
 
     everything: bool = False
@@ -62,14 +62,14 @@ EVERYTHING: Final = Concern(everything=True)
 
 @runtime_checkable
 class Selective(Protocol):
-    """A rule that declares its concern; any object that the policy matches concerns other rules."""
+    """A rule that declares its concern. Any matching object concerns the other rules."""
 
     def concern(self, group: str, resource: str, /) -> Concern:
-        """Return what may concern the rule in objects of this resource and the Pods of their templates."""
+        """Return the concern of the rule in objects of this resource and the Pods of their templates."""
 
 
 def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
-    """Return what may concern any of the rules."""
+    """Return the combined concern of the rules."""
     concern = NOTHING
     for rule in rules:
         concern |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING

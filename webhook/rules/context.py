@@ -1,4 +1,4 @@
-"""Define the context of a decision: everything that it depends on except the review and the bundle."""
+"""Define the context of a decision: all inputs except the review and the bundle."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import msgspec
 from webhook.capacity.view import ClusterView
 
 ASSUMED_VERSION: Final = (1, 34)
-"""The Kubernetes version if none is given: the oldest minor version that upstream still supports."""
+"""The default Kubernetes version: the oldest minor version that upstream still supports."""
 
 
 NOTHING_KNOWN: Final = ClusterView()
-"""The view of a cluster of which nothing is known."""
+"""The view of an unknown cluster."""
 
 
 class Phase(StrEnum):
@@ -26,18 +26,19 @@ class Phase(StrEnum):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the world for one decision.
+    """The context of one decision.
 
     Attributes:
         phase: mutate yields patches, validate yields findings.
-        now: for expiry dates; aware, UTC.
+        now: the time for expiry dates, in UTC with a timezone.
         api_server: (major, minor) of the API server.
         oldest_kubelet: (major, minor) of the oldest kubelet.
-        view: the cluster, as far as it is known.
+        view: the known state of the cluster.
         offline: findings on unknown state are ``indeterminate``, not denials or warnings (command line).
         patch_templates: in the mutate phase, also patch the pod templates inside workloads (command line).
-        trace: keep the steps for ``explain``.
-        assigned: where the controller of the on-demand floor assigns the Pod: ``on-demand`` or ``spot``; else empty.
+        trace: record the steps for ``explain``.
+        assigned: the capacity that the controller of the on-demand floor assigns to the Pod: ``on-demand`` or ``spot``;
+            empty without an assignment.
     """
 
     phase: Phase
@@ -51,11 +52,11 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     assigned: str = ""
 
     def seeing(self, view: ClusterView, assumed: tuple[int, int]) -> Context:
-        """Return the context with this view, and the version of Kubernetes that is assumed where it says none."""
+        """Return the context with this view, and the ``assumed`` Kubernetes version if the view has none."""
         versions = {"api_server": view.api_server or assumed, "oldest_kubelet": view.oldest_kubelet or assumed}
         return msgspec.structs.replace(self, view=view, **versions)
 
 
 def utc_now() -> datetime:
-    """Return the current time, for those who build a `Context`."""
+    """Return the current time, for a `Context`."""
     return datetime.now(tz=UTC)

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 NO_NEEDS: Final = Needs()
 
 NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
-"""Why a planned change of a Pod is missing."""
+"""The possible reasons why a planned change of a Pod is missing."""
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def pod_noun(subject: Subject) -> str:
-    """Return the words for what carries the Pod's labels and annotations in the manifest."""
+    """Return the name of the object with the Pod's labels and annotations in the manifest."""
     return "the pod template" if subject.template else "the Pod"
 
 
 def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
-    """Return how to have a Pod run on demand, as an instruction. A label does not undo what else chooses spot.
+    """Return how to run the Pod on demand, as an instruction. A label doesn't override the Pod's other choices of spot.
 
-    A selector next to the label may have been injected because of the label. If the user wrote it, the finding
-    `on-demand-and-spot` follows the change of the label.
+    spotgate may have injected a selector because of the label. If the user wrote the selector, changing the label leads
+    to the finding `on-demand-and-spot`.
     """
     if isinstance(target, NotTargeting):
         return f"select a {target.chosen[0].kind} without spot nodes"
@@ -60,28 +60,28 @@ class Mutator(Protocol):
     """A rule that changes Pods on CREATE."""
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
-        """Change the Pod through the editor. Change nothing when called again on the result."""
+        """Change the Pod through the editor. A second call on the result must change nothing."""
 
 
 @runtime_checkable
 class Validator(Protocol):
-    """A rule that judges objects, without changing anything."""
+    """A rule that validates objects and doesn't change them."""
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
-        """Yield the violations. A mutator's are what it could not or did not inject, seen after all mutation."""
+        """Yield the violations. A mutator reports missing changes, after all mutation."""
 
 
 class Levels(msgspec.Struct, frozen=True):
-    """The part of the spec and the greatest outcome of each finding that a policy sets; None if it is off.
+    """The part of the spec and the strongest outcome of each finding that a policy sets; None if it is off.
 
-    Findings are named by the beginning of their ids: ``disruption-budget`` is that of all about budgets.
+    A name matches the beginning of ids: ``disruption-budget`` matches all findings about budgets.
     """
 
     by_name: Mapping[str, tuple[str, Outcome | None]]
 
     @classmethod
     def of(cls, words: Mapping[str, str]) -> Levels:
-        """Return the levels that a policy sets, by the names of their fields in Python."""
+        """Return the levels for a map from field names in Python to the words of the policy."""
         return cls(
             {
                 name.replace("_", "-"): (f"findings.{to_camel(name)}", None if word == "off" else Outcome[word.upper()])
@@ -95,7 +95,7 @@ class Levels(msgspec.Struct, frozen=True):
         return tuple(part for part, outcome in self.by_name.values() if outcome is not None)
 
     def lowered(self, violations: Iterable[Violation]) -> Iterator[Violation]:
-        """Yield the violations with at most the outcomes that the policy sets, without those that are off."""
+        """Yield the violations, lowered to the outcomes that the policy sets. Skip the ones that are off."""
         for violation in violations:
             name = next((name for name in self.by_name if violation.id.startswith(name)), "")
             part, most = self.by_name.get(name, (violation.part, violation.outcome))
@@ -104,13 +104,13 @@ class Levels(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The fact documents of a bundle, against which policies are compiled."""
+    """The compiled fact documents of a bundle, which policies refer to."""
 
     providers: Mapping[str, Provider]
     workloads: tuple[Workload, ...] = ()
 
     def expect_providers(self, names: Sequence[str]) -> None:
-        """Raise SpecErrors if a policy's ``provider`` names something that is no CapacityProvider."""
+        """Raise SpecErrors if a policy's ``provider`` names an unknown CapacityProvider."""
         known = ", ".join(sorted(self.providers))
         mistakes = [
             SpecError(
@@ -125,9 +125,9 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
-    """Raise SpecErrors if ``match`` names a resource or an operation that the policy kind does not judge.
+    """Raise SpecErrors if ``match`` names a resource or an operation that the policy kind doesn't evaluate.
 
-    ``rules`` name all resources that the kind judges, without wildcards; ``what`` names them as a phrase.
+    ``rules`` lists all resources that the kind evaluates, without wildcards; ``what`` is a phrase for them.
     """
     known = [(of, judged.operations) for judged in rules for of in product(judged.api_groups, judged.resources)]
     mistakes: list[SpecError] = []
@@ -153,22 +153,22 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of policy.
 
     Attributes:
-        spec: the model of their ``spec``.
-        compile: compiles a spec to a rule, which has ``mutate``, ``validate`` or both; if its needs depend on the spec,
-            ``needs`` in place of its kind's; and ``parts``, each of which policy tests must make fail once. Raises
+        spec: the model of the policies' ``spec``.
+        compile: compiles a spec to a rule with ``mutate``, ``validate``, or both. A rule can also have ``needs``, which
+            replaces the kind's, and ``parts``: policy tests must make each part fail at least once. Raises
             `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
         lint: yields the probable mistakes in a valid spec, given the kinds of workloads.
-        order: policies of lower order run first: a selector that one injects may make a Pod match another.
-        template_outcome: the greatest outcome of a finding on a pod template inside a workload.
-        unknown_outcome: the greatest outcome of a finding on unknown state on the server.
-        counts_replicas: an unchanged pod template is judged again if ``spec.replicas`` decreases.
-        guards_namespaces: it judges Namespaces that are a provider's own, or claim to be.
-        expressions: a team's own expressions iterate over the whole object.
-        any_size: it judges labels, also those of objects over a bound.
-        pods_only: it judges only Pods, and ``match`` must name nothing else; so it is for all kinds that change Pods.
-        entries: titles under which reports for people show several findings as one entry, by the names of the findings.
-        writes: the fields of a Pod that it may change, as path expressions of jq.
-        not_exported: why ``export vap`` does not export its policies, to complete "not exported: ..."
+        order: policies with a lower order run first: an injected selector may make a Pod match another policy.
+        template_outcome: the strongest outcome of a finding on a pod template inside a workload.
+        unknown_outcome: the strongest outcome of a finding on unknown state on the server.
+        counts_replicas: evaluate an unchanged pod template again if ``spec.replicas`` decreases.
+        guards_namespaces: evaluate Namespaces that a provider owns, or that claim to be owned by one.
+        expressions: a team's expressions iterate over the whole object.
+        any_size: evaluate the labels of objects that exceed a bound.
+        pods_only: the kind evaluates only Pods, so ``match`` must name nothing else. Implied if the kind changes Pods.
+        entries: the titles under which reports combine several findings into one entry, by the names of the findings.
+        writes: the fields of a Pod that the kind may change, as jq path expressions.
+        not_exported: why ``export vap`` doesn't export the policies, to complete "not exported: ..."
     """
 
     name: str
@@ -191,5 +191,5 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slug(self) -> str:
-        """Return the name in kebab case: the first part of its findings' ids, and the name of its page."""
+        """Return the name in kebab case: the first part of the findings' ids, and the name of the docs page."""
         return _CAPITAL.sub("-", self.name).lower()

@@ -1,4 +1,4 @@
-"""Find probable mistakes in a valid ``spec``, in fields that several policy kinds have."""
+"""Find probable mistakes in fields of a valid ``spec`` that several policy kinds share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.policy.common import Model, PolicySpec
 
 _MISSPELT: Final = 0.9
-"""The least similarity of a misspelt name to the right one: ``statless``, ``PyTorchJob.kubeflow.com``."""
+"""The minimum similarity of a misspelled name to the correct one: ``statless``, ``PyTorchJob.kubeflow.com``."""
 
 
 class SpecWarning(NamedTuple):
@@ -31,12 +31,12 @@ class SpecWarning(NamedTuple):
 
 
 def hint_for(name: str, known: Collection[str]) -> str:
-    """Return a hint for a name that is close to a known one; empty for other names, and for known ones."""
+    """Return a hint for a name that is similar to a known one, or an empty string for known and other names."""
     return "" if name in known else did_you_mean(name, known, cutoff=_MISSPELT)
 
 
 def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Workload]) -> Iterator[SpecWarning]:
-    """Yield a warning for each ``Kind.group`` in a field that is close to a kind of workload."""
+    """Yield a warning for each ``Kind.group`` in a field that is similar to a workload's kind."""
     kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
     for number, pattern in enumerate(patterns):
         if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
@@ -44,7 +44,7 @@ def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Wo
 
 
 def never_denied(spec: PolicySpec, findings: Model) -> Iterator[SpecWarning]:
-    """Yield a warning for findings set to deny in a policy that denies nothing; by default, some kinds don't."""
+    """Yield a warning for findings set to deny in a policy whose enforcement, possibly by default, is lower."""
     levels = findings.model_dump(by_alias=True, exclude_unset=True)
     denied = [name for name, level in levels.items() if level == Enforcement.DENY]
     if denied and spec.enforcement is not Enforcement.DENY:

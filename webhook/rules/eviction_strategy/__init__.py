@@ -1,1 +1,1 @@
-"""Check the labels by which CoreWeave evicts Pods: policy kind ``EvictionStrategy``."""
+"""Check the labels that control how CoreWeave evicts Pods: policy kind ``EvictionStrategy``."""

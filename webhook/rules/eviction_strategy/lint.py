@@ -1,4 +1,4 @@
-"""Warn of EvictionStrategy policies with misspelt kinds, or findings that are never denied."""
+"""Warn about EvictionStrategy policies with misspelled kinds, or with findings that can't deny."""
 
 from __future__ import annotations
 

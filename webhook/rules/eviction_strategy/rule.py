@@ -1,14 +1,14 @@
-"""EvictionStrategy: the labels by which CoreWeave evicts Pods have the effect that their author expects.
+"""EvictionStrategy: the labels that control CoreWeave's evictions have the effect that their author expects.
 
 Intent
-    CoreWeave empties a node that is rebooted, repaired or scaled down by the labels of its Pods. Pods without a label
-    are never evicted, ``interruptable`` ones are deleted without their grace period, ``graceful-interruptible`` ones
-    get it. A label that allows too much loses work; a label without effect holds up the node.
+    To reboot, repair, or remove a node, CoreWeave drains it according to the labels of its Pods. It never evicts Pods
+    without a label. It deletes ``interruptable`` Pods without their grace period, and ``graceful-interruptible`` Pods
+    after it. A label that allows too much loses work; a label without effect blocks the node.
 Reads
     Pods, on CREATE, and on UPDATE if these fields change: the two labels, keys that resemble them, and the same keys as
-    annotations; tolerations; ``spec.terminationGracePeriodSeconds``; the controlling owner. Of the workload around a
-    pod template: its labels, ``spec.replicas``, ``completionMode``, ``parallelism``. Of DaemonSets: tolerations and
-    node constraints. Misspelt labels in a reserved domain are left to a ReservedLabels policy that covers them.
+    annotations; tolerations; ``spec.terminationGracePeriodSeconds``; the controlling owner. The workload of a pod
+    template: its labels, ``spec.replicas``, ``completionMode``, ``parallelism``. DaemonSets: tolerations and node
+    constraints. The rule skips misspelled labels in a reserved domain that a ReservedLabels policy covers.
 Writes
     Nothing.
 Finds
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _ALIKE: Final = "rupt"
-"""A part of every key that may be an eviction label, misspelt or not: only such keys are compared."""
+"""A part of every key that may be an eviction label, misspelled or not. The rule compares only these keys."""
 _CLOSE: Final = 0.85
-"""The least similarity of a misspelt name: ``interruptible`` and ``interruptable`` have 0.92."""
+"""The minimum similarity of a misspelled name: ``interruptible`` and ``interruptable`` have 0.92."""
 _COMPARED_AT_MOST: Final = 32
-"""Keys of one Pod that are compared: each takes 50 us, and a Pod may have tens of thousands of labels."""
+"""Keys of one Pod to compare. Each takes 50 us, and a Pod can have tens of thousands of labels."""
 _VENDOR: Final = "coreweave"
-"""A part of every prefix of CoreWeave's, misspelt or not: a team may have an ``interruptible`` label of its own."""
+"""A part of every CoreWeave prefix, misspelled or not: a team can have another ``interruptible`` label."""
 _EXISTS: Final = "Exists"
 _SHOWN: Final = 63
 """Characters of a label's key or value that a finding repeats."""
 _LISTED: Final = 8
-"""Tolerations that a remedy lists."""
+"""Tolerations that a fix lists."""
 
 
 class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +66,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         labels: the eviction labels: interruptible and gracefully interruptible.
-        keys: the keys of these.
-        left: domains, and suffixes of domains, that a ReservedLabels policy judges.
+        keys: the keys of these labels.
+        left: suffixes of domains that a ReservedLabels policy covers.
     """
 
     spec: EvictionStrategySpec
@@ -82,7 +82,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         return self.levels.parts
 
     def concern(self, group: str, resource: str) -> Concern:
-        """Return the eviction labels and similar keys; of DaemonSets also what schedules them on SUNK nodes."""
+        """Return the eviction labels and similar keys, and for DaemonSets the fields that schedule on SUNK nodes."""
         of_labels = Concern(labels=Keys(self.keys, frozenset({_ALIKE})), annotations=Keys(self.keys))
         if (group, resource) != ("apps", "daemonsets"):
             return of_labels
@@ -92,14 +92,14 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         return of_labels | Concern(selectors=True, tolerations=sunk)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
-        """Yield a violation for each eviction label that has no effect, or more effect than was meant."""
+        """Yield a violation for each eviction label that has no effect, or more effect than its author expects."""
         if self._is_unchanged(subject):
             subject.trace.say("the request changes nothing about how the Pod may be evicted")
             return
         yield from self.levels.lowered(self._find(subject))
 
     def _is_unchanged(self, subject: Subject) -> bool:
-        """Return whether an UPDATE changes nothing that is judged here."""
+        """Return whether an UPDATE changes none of the fields that the rule reads."""
         old = subject.old_pod if subject.operation == "UPDATE" else None
         return old is not None and (
             self._similar_labels(old.labels) == self._similar_labels(subject.pod.labels)
@@ -149,7 +149,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _similar_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Return the eviction labels, and the labels that may be misspelt ones."""
+        """Return the eviction labels, and the labels that may be misspellings of them."""
         return {key: value for key, value in labels.items() if _ALIKE in key or key in self.keys}
 
     def _without_effect(self, subject: Subject, alike: Mapping[str, str]) -> Iterator[Violation]:
@@ -188,7 +188,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def _intended_label(self, key: str) -> LabelSpec | None:
-        """Return the eviction label that a key was meant to be, or None if it is another policy's or another label."""
+        """Return the eviction label that the key misspells, or None for other labels and those of another policy."""
         names = {label.key.rpartition("/")[2]: label for label in self.labels}
         prefix, slash, name = key.rpartition("/")
         if f".{prefix}".endswith(self.left):
@@ -223,7 +223,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _why_not_interruptible(self, subject: Subject) -> str:
-        """Return why deleting the Pod does harm, as a phrase: it belongs to stateful or distributed work."""
+        """Return why deleting the Pod at once does harm, as a phrase, or an empty string if it doesn't."""
         owner = subject.pod.controller
         kinds = [] if owner is None else [owner.group_kind]
         if subject.template:
@@ -252,7 +252,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             taint
             for taint in self.spec.sunk_taints
             if not any(_reaches(toleration, taint) for toleration in tolerations)
-            # Tolerating these would undo the label: that is not asked for.
+            # Tolerating these would defeat the label, so don't require it.
             and not (graceful and any(taint.key == pattern.key for pattern in self.spec.bypassing_taints))
         ]
         if missing:
@@ -297,7 +297,7 @@ def _tolerating(taint: TaintSpec) -> dict[str, Any]:
 
 
 def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:
-    """Return whether the toleration tolerates such a taint; a pattern without a value stands for every value."""
+    """Return whether the toleration tolerates the taint. A pattern without a value matches every value."""
     if toleration.effect and taint.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == _EXISTS:

@@ -1,1 +1,1 @@
-"""Fit grace periods into the time that a reclaim leaves: policy kind ``GracefulTermination``."""
+"""Fit grace periods into the time that a reclaim allows: policy kind ``GracefulTermination``."""

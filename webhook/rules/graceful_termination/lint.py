@@ -1,4 +1,4 @@
-"""Warn of GracefulTermination policies with misspelt kinds or classes."""
+"""Warn about GracefulTermination policies with misspelled kinds or classes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Build the plan of GracefulTermination for one Pod, and its violations.
+"""Define the plan of GracefulTermination for one Pod, and build its violations.
 
-Mutation and validation share it, so they can't disagree.
+Mutation and validation share the plan, so they can't disagree.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
 _LONGEST_WORD: Final = 40
-"""Characters of an unknown word that a finding repeats: an annotation may have 256 KiB."""
+"""Characters of an unknown word that a finding repeats: an annotation can have 256 KiB."""
 
 
 class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to make to one Pod, and what they are based on.
+    """The changes to one Pod, and the facts that they are based on.
 
     Attributes:
-        budget: the seconds between reclaim and removal.
-        unknown_class: the value of its label, if the policy has no such class.
+        budget: the seconds from the reclaim to the removal of the node.
+        unknown_class: the value of the Pod's label, if the policy has no class with this name.
         grace: the grace period to set, in seconds.
         sleep: the preStop sleep of the class, in seconds.
-        sleepless: indexes in ``spec.containers`` of the containers that get the sleep.
+        sleepless: the indexes in ``spec.containers`` of the containers that get the sleep.
         handler: the sleep as a hook, or None if the Pod can't sleep.
-        no_handler: why it can't.
-        keeps: what the Pod's annotation asks to keep.
+        no_handler: why there is no handler.
+        keeps: the fields that the Pod's annotation keeps.
         subject: the Pod or pod template.
-        target: how it targets spot.
+        target: how the Pod targets spot.
         only_prefers: the Pod only prefers spot, so its grace period is never lowered.
     """
 
@@ -64,11 +64,11 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     only_prefers: bool
 
     def _or_keep(self, word: str) -> str:
-        """Return how to keep what the Pod has, for the end of a fix."""
+        """Return how to keep the Pod's value, for the end of a fix."""
         return f"or annotate {pod_noun(self.subject)} `{KEEP_ANNOTATION}: {word}`"
 
     def violations(self, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
-        """Yield the violations that the plan does not fix, and the planned changes that are missing."""
+        """Yield the violations that the plan doesn't fix, and those for missing changes of the plan."""
         pod = self.subject.pod
         if self.unknown_class:
             known = ", ".join(f"`{name}`" for name in sorted(classes))

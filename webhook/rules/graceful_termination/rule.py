@@ -1,21 +1,21 @@
-"""GracefulTermination: a Pod on spot capacity stops properly within the time that a reclaim leaves it.
+"""GracefulTermination: a Pod on spot capacity shuts down within the time that a reclaim allows.
 
 Intent
-    ``preStop + shutdown <= grace period <= budget``. A reclaimed node does not wait: a grace period beyond the budget
-    is cut off, and Kubernetes' default of 30 s wastes most of what CKS gives.
+    ``preStop + shutdown <= grace period <= budget``. A reclaimed node doesn't wait: it cuts off a grace period that
+    exceeds the budget. The Kubernetes default of 30 s wastes most of the time that CKS gives.
 Reads
     Pods that target spot (`capacity.placement.target`), on CREATE: ``spec.terminationGracePeriodSeconds``, lifecycle
     hooks of all containers, the controlling owner, declared ports, GPU requests, ``spec.os``, label
     ``spotgate.dev/workload-class``, annotation ``spotgate.dev/keep``; the pools that admit the Pod; the versions of the
-    API server and the oldest kubelet. A Pod that no spot pool admits is left as it is: SpotPlacement says why. Unknown
-    pools may admit it. A Pod that chooses a pool by its name (GKE's ComputeClass), which places it by rules of its own,
-    has the time of that pool, where it may be spot.
+    API server and the oldest kubelet. The rule doesn't change a Pod that no spot pool admits: SpotPlacement reports it.
+    Unknown pools may admit the Pod. A Pod that names a pool with separate placement rules (GKE's ComputeClass) gets the
+    budget of that pool, if the pool may be spot.
 Writes
     ``spec.terminationGracePeriodSeconds``: the grace period of the class, at most the budget, if the Pod has 30 (the
-    API server sets that before any webhook runs). Every other value is the user's, and is only lowered, by
-    ``overBudget: clamp``, and never to where an existing sleep would use it up.
+    API server's default, set before any webhook runs). The user set any other value; ``overBudget: clamp`` only lowers
+    it, and never to less than an existing sleep needs.
     ``spec.containers[*].lifecycle.preStop``: the sleep of the class, if there is no preStop and the sleep is shorter
-    than the grace period. Init containers, sidecars and ephemeral containers get none.
+    than the grace period. Init containers, sidecars, and ephemeral containers get none.
 Finds
     no-grace-period, over-budget, sleep-too-long, unknown-class, unknown-keep-word, grace-not-set, pre-stop-missing,
     pre-stop-impossible
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)
-"""The first version with ``lifecycle.preStop.sleep`` on by default, in API server and kubelet alike."""
+"""The first version with ``lifecycle.preStop.sleep`` enabled by default, in the API server and the kubelet."""
 
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     budgets: GraceBudgets
 
     def concern(self, _group: str, _resource: str) -> Concern:
-        """Return what makes a Pod target spot."""
+        """Return the fields that make a Pod target spot."""
         return self.targeting.concern()
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
@@ -88,14 +88,14 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
                 editor.set_pre_stop(index, plan.handler)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """Yield the violations that the plan does not fix, and the planned changes that are missing."""
+        """Yield the violations that the plan doesn't fix, and those for missing changes of the plan."""
         plan = self.plan(subject, context)
         if plan is None:
             return iter(())
         return plan.violations(self.spec.classes, deny=self.spec.over_budget == "deny")
 
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
-        """Return the plan for a Pod, or None if the Pod is left as it is; the trace says why."""
+        """Return the plan for a Pod, or None if the Pod stays unchanged. The trace records why."""
         say = subject.trace.say
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
@@ -114,7 +114,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     def _within(
         self, budget: GraceBudget, target: Target | NotTargeting, subject: Subject, context: Context, *, gpu: bool
     ) -> TerminationPlan:
-        """Return the plan for a Pod that has this budget."""
+        """Return the plan for a Pod with this budget."""
         say = subject.trace.say
         say("the budget is %d s: %s", budget.seconds, budget)
 
@@ -156,7 +156,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:
-        """Return the grace period that the Pod is to have."""
+        """Return the grace period that the Pod should have."""
         current = pod.grace_seconds
         if "grace-period" in keeps:
             return current
@@ -175,7 +175,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         return grace
 
     def _handler(self, pod: Pod, seconds: int, context: Context) -> tuple[Handler | None, str]:
-        """Return a hook that sleeps, or the reason why the Pod can have none."""
+        """Return a hook that sleeps, or the reason why the Pod can't have one."""
         oldest = min(context.api_server, context.oldest_kubelet)
         if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
             return native_sleep(seconds), ""
@@ -203,7 +203,7 @@ KIND: Final = PolicyKind(
     name="GracefulTermination",
     spec=GracefulTerminationSpec,
     writes=(
-        # Where only preStop was added to it, all of it goes: what would be left of it is not in Git.
+        # If preStop is the only member, ignore all of `lifecycle`: Git has no empty `lifecycle`.
         '.spec.containers[] | select((.lifecycle // {} | keys) == ["preStop"]) | .lifecycle',
         ".spec.containers[].lifecycle.preStop",
         ".spec.terminationGracePeriodSeconds",

@@ -1,1 +1,1 @@
-"""Check node pools: what their provider accepts, what a spot pool should be: policy kind ``NodePoolRules``."""
+"""Check node pools against the provider's schema and best practices for spot: policy kind ``NodePoolRules``."""

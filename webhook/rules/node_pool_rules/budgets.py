@@ -1,8 +1,8 @@
-"""Judge the disruption budgets of Karpenter's NodePools: each by itself, and all together.
+"""Check the disruption budgets of Karpenter's NodePools, each one and all together.
 
-Source: https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets (of several active budgets the most
-restrictive wins; one without a schedule is always active), and the schema of ``karpenter.sh/v1``. Schedules are read as
-Karpenter reads them, https://pkg.go.dev/github.com/robfig/cron/v3#ParseStandard; where it can't, it disrupts nothing.
+Source: https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets (the most restrictive active budget
+wins; a budget without a schedule is always active), and the schema of ``karpenter.sh/v1``. Karpenter parses schedules
+with https://pkg.go.dev/github.com/robfig/cron/v3#ParseStandard; if it can't parse one, it disrupts nothing.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ BUDGETS: Final = Query("spec.disruption.budgets")
 
 _NODES: Final = re.compile(r"([0-9]{1,9})|(?:100|[0-9]{1,2})%", re.ASCII)
 _DEFAULT_NODES: Final = "10%"
-"""The nodes of a budget without ``nodes``."""
+"""The default of ``nodes`` in a budget."""
 
 _DURATION: Final = re.compile(r"([0-9]{1,9}h|[0-9]{1,9}m|[0-9]{1,9}h[0-9]{1,9}m)(0s)?", re.ASCII)
-"""Go takes no more digits: its durations end at 292 years."""
+"""Go allows no more digits: its durations end at 292 years."""
 _REASONS: Final = ("Underutilized", "Empty", "Drifted")
 
 _SCHEDULE: Final = re.compile(
     r"@(annually|yearly|monthly|weekly|daily|midnight|hourly)|\s*([\w*?/,-]+\s+){4}[\w*?/,-]+\s*", re.ASCII
 )
-"""Five fields, whatever is in them: Karpenter's CRD looks no closer."""
+"""Five fields with any content: Karpenter's CRD doesn't check further."""
 
 _LONGEST: Final = 400
-"""Characters of a schedule. One that names each value of each field has 356."""
+"""Characters of a schedule. A schedule that lists every value of every field has 356."""
 
 BUDGETS_AT_MOST: Final = 50
 """Budgets of one pool: Karpenter's CRD accepts no more."""
 
 
 def judge_budgets(written: object) -> Iterator[Violation]:
-    """Yield a violation for each budget that Karpenter's schema rejects, then for those of no use.
+    """Yield a violation for each budget that Karpenter's schema rejects, then for useless budgets.
 
-    Leave out what other rules report. Budgets of no use always block voluntary disruption, or never have effect.
+    Skip mistakes that other rules report. Useless budgets always block voluntary disruption, or never take effect.
     """
     items = written if isinstance(written, list) else []
     if len(items) > BUDGETS_AT_MOST:
@@ -86,12 +86,12 @@ def _quoted(value: object) -> str:
 
 
 def _are_nodes(value: object) -> bool:
-    """Return whether this is a number or a percentage of nodes; another rule rejects bare numbers."""
+    """Return whether the value is a number or a percentage of nodes. Another rule rejects bare numbers."""
     return type(value) in {str, int} and _NODES.fullmatch(str(value)) is not None
 
 
 def _matches(pattern: re.Pattern[str]) -> Callable[[object], bool]:
-    """Return a test for texts that match the pattern."""
+    """Return a predicate for texts that match the pattern."""
     return lambda value: isinstance(value, str) and len(value) <= _LONGEST and pattern.fullmatch(value) is not None
 
 
@@ -105,11 +105,11 @@ _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
     "duration": (_matches(_DURATION), "a duration of hours and minutes", "8h"),
     "reasons": (_are_reasons, f"a list of {', '.join(_REASONS)}", ["Drifted"]),
 }
-"""For each field of a budget: a test for valid values, a description of them, and an example."""
+"""For each field of a budget: a predicate for valid values, their description, and an example."""
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """A valid disruption budget; without a schedule it is always active. No reasons stand for all reasons."""
+    """A valid disruption budget. Without a schedule, it is always active. Without reasons, it applies to all."""
 
     index: int
     nodes: int
@@ -129,7 +129,7 @@ class _Budget(msgspec.Struct, frozen=True):
         return f"{self.nodes}{self.unit} (schedule {self.schedule})" if self.schedule else f"{self.nodes}{self.unit}"
 
     def always_below(self, other: _Budget) -> bool:
-        """Return whether this budget is always active, and at least as strict as the other one for all its reasons."""
+        """Return whether this budget is always active, and at least as strict as the other for all of its reasons."""
         if self.schedule or (self.reasons and not (other.reasons and other.reasons <= self.reasons)):
             return False
         return self.nodes == 0 or (self.unit == other.unit and self.nodes <= other.nodes)

@@ -1,4 +1,4 @@
-"""Judge one resource by the fields and checks that a NodePoolRules policy declares as data."""
+"""Evaluate the fields and checks that a NodePoolRules policy declares for one resource."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
 
 _SHOWN: Final = 60
-"""Characters of a user's value that are repeated: a finding is read in a terminal."""
+"""Characters of a user's value that a finding repeats, for a terminal."""
 
 _TYPES: Final[Mapping[str, type]] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
 _NO_INTEGER: Final = 2**63
-"""From here on, a JSON number is read as one with decimals."""
+"""JSON integers from this value on are decoded as floats."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string",
     int: "an integer",
@@ -40,14 +40,14 @@ class FieldRule(msgspec.Struct, frozen=True):
     """The rule for one field of a resource, from its schema.
 
     Attributes:
-        part: its place in the policy, and the field's path.
+        part: the place in the policy, and the field's path.
     """
 
     part: str
     spec: FieldSpec
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
-        """Yield a violation for each mistake in the field, unless the request does not change it."""
+        """Yield a violation for each mistake in the field, if the request changes it."""
         spec, query = self.spec, self.spec.path
         given, before = query(value), query(old) if old is not None else None
         if old is not None and same(given, before):
@@ -100,14 +100,14 @@ class FieldRule(msgspec.Struct, frozen=True):
 
 
 _NUMBERS: Final = (int, float)
-"""Types that are never false in JMESPath, not even 0."""
+"""Types that are always true in JMESPath, even 0."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A condition across fields that must not hold.
+    """A condition across fields that must be false.
 
     Attributes:
-        part: its place in the policy, and the first of its fields.
+        part: the place in the policy, and the first of the check's fields.
     """
 
     part: str
@@ -168,7 +168,7 @@ class ResourceChecks(msgspec.Struct, frozen=True):
             failure = check.judge(value, old)
             if failure is None:
                 continue
-            # What is wrong with a field is said once, and not by each check that fails on it.
+            # Report a wrong field once, not for each check that fails on it.
             if failure.unknown and not wrong.isdisjoint({failure.field, *(field.text for field in check.spec.fields)}):
                 continue
             wrong.add(failure.field)
@@ -180,7 +180,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether both are the same JSON value; in Python, true equals 1."""
+    """Return whether both are the same JSON value. In Python, True equals 1."""
     return type(one) is type(other) and one == other
 
 

@@ -1,4 +1,4 @@
-"""Judge the requirements of Karpenter's NodePools together.
+"""Check the requirements of Karpenter's NodePools together.
 
 Source: "Spot in production" (6 instance types over 2 generations and 3 zones).
 """
@@ -34,16 +34,16 @@ _LABELS: Final = Query("spec.template.metadata.labels")
 _CLASS_GROUP: Final = Query("spec.template.spec.nodeClassRef.group")
 
 _AWS_DOMAINS: Final = ("karpenter.k8s.aws", "eks.amazonaws.com")
-"""Groups of AWS's node classes: they are also the domains of the labels that describe its machines."""
+"""API groups of the AWS node classes, which are also the domains of the labels that describe AWS machines."""
 
 _AWS_TYPE: Final = re.compile(
     r"(?P<family>(?P<category>[a-z]+)(?P<generation>[0-9]+)[a-z0-9-]*)(\.(?P<size>[a-z0-9-]+))?"
 )
-"""``m6i.xlarge``, or the family alone: ``m6i``."""
+"""``m6i.xlarge``, or only the family: ``m6i``."""
 
 
 class Diversity(msgspec.Struct, frozen=True):
-    """The most instance types, generations and zones that a pool can have; None if unknown."""
+    """The maximum number of instance types, generations, and zones of a pool; None if unknown."""
 
     types: int | None
     generations: int | None
@@ -55,7 +55,7 @@ def judge_karpenter(
 ) -> Iterator[Violation]:
     """Yield the violations of a NodePool, read as ``pool``, in the fields that the request changes.
 
-    ``wanted`` is the least diversity of a spot pool.
+    ``wanted`` is the minimum diversity of a spot pool.
     """
     if old is None or not (same(_REQUIREMENTS(value), _REQUIREMENTS(old)) and same(_LABELS(value), _LABELS(old))):
         yield from _judge_requirements(value, pool, wanted)
@@ -115,9 +115,9 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversific
 
 
 def diversity_of(requirements: Requirements, domain: str) -> Diversity:
-    """Return how many instance types, generations and zones the requirements admit at most.
+    """Return the maximum number of instance types, generations, and zones that the requirements admit.
 
-    ``domain`` is that of AWS's machine labels; empty for other providers, whose type names have no generation.
+    ``domain`` is the domain of the AWS machine labels; empty for other providers, whose type names have no generation.
     """
     listed = requirements.of(TYPE_LABEL).values
     types = generations = None

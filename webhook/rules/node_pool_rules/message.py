@@ -1,4 +1,4 @@
-"""Fill messages of a policy with values of the object that is judged."""
+"""Fill messages of a policy with values of the evaluated object."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _SHOWN: Final = 60
-"""Characters of a user's value that are repeated: a finding is read in a terminal."""
+"""Characters of a user's value that a finding repeats, for a terminal."""
 
 
 class MessageTemplate:
     """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
-    Raise ValueError if a ``${`` is not closed, or an expression is no valid JMESPath.
+    Raise ValueError if a ``${`` is not closed, or an expression isn't valid JMESPath.
     """
 
     __slots__ = ("_parts",)
@@ -36,7 +36,7 @@ class MessageTemplate:
 
 
 def on_one_line(value: object) -> str:
-    """Return a user's value on one line, shortened if it is long, with the keys of maps in the API server's order."""
+    """Return a user's value on one line, truncated if it is long. Sort the keys of maps, like the API server."""
     if value is None:
         return "not set"
     text = " ".join(value.split()) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

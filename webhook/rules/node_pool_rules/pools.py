@@ -1,4 +1,4 @@
-"""Judge node pools of any provider, as their readers normalise them."""
+"""Check node pools of any provider in the normalized form of their readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.reader import PoolReader
 
 _NAMED: Final = 4
-"""Names that a finding lists before it only counts the rest."""
+"""Names that a finding lists. It counts the rest."""
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 _WILD: Final = frozenset("*?[")
 
@@ -34,9 +34,9 @@ def judge_pool(
     value: Mapping[str, Any],
     reported: Collection[str],
 ) -> Iterator[Violation]:
-    """Yield the violations of a pool, read from this object, that it did not have before the request.
+    """Yield the violations of a pool, read from this object, that it didn't have before the request.
 
-    ``reported`` are the fields in which the policy's own checks have found mistakes.
+    ``reported`` contains the fields with mistakes that the policy's checks have reported.
     """
     if _superchip_on_spot(pool) and not _superchip_on_spot(before):
         where, on_demand = reader.capacity_query, reader.capacity.on_demand
@@ -48,10 +48,10 @@ def judge_pool(
             detail=f"{provider.title} has no spot capacity of this type: the pool would stay empty.",
             fix=f"choose another instance type, or make the pool on-demand{example}",
         )
-    # Where nothing in the object could name a taint, the nodes may have one all the same.
+    # If no field of the object can declare taints, the nodes may still have one.
     if reader.taints is not None and _is_untainted(provider, pool) and not _is_untainted(provider, before):
         yield _without_taint(reader.taints, reader, provider, pool)
-    if pool.spot or not pool.is_template:  # an on-demand one may be the control plane's
+    if pool.spot or not pool.is_template:  # an on-demand template may belong to the control plane
         yield from _unknown_machines(reader, pool, before)
     was = (*(before.problems if before is not None else ()), pool.missing_template)
     if reader.several_types and _of_one_type(pool) and not _of_one_type(before):
@@ -85,7 +85,7 @@ def _of_one_type(pool: Pool | None) -> bool:
 
 
 def _is_untainted(provider: Provider, pool: Pool | None) -> bool:
-    """Return whether no taint keeps Pods that did not ask for spot off the pool's nodes."""
+    """Return whether no taint repels Pods that don't target spot from the pool's nodes."""
     if pool is None or not pool.spot or pool.is_template or pool.superchip:
         return False
     if any(taint.effect in _KEEPS_OFF for taint in pool.taints):
@@ -111,7 +111,7 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
 
 
 def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> Iterator[Violation]:
-    """Yield a violation for instance types, families and categories in no list, unless they were there before."""
+    """Yield a violation for unlisted instance types, families, and categories, unless the pool had them before."""
     machines = reader.machines
     types = [name for name in machines.unlisted(pool) if before is None or name not in machines.unlisted(before)]
     if types:
@@ -126,9 +126,9 @@ def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> It
         yield _unknown(reader, pool, key, values, where="machineLabels")
     if pool.requirements is not None:
         old = before.requirements if before is not None else None
-        told_keys = machines.unknown_labels(old) if old is not None else ()
+        old_keys = machines.unknown_labels(old) if old is not None else ()
         for key in machines.unknown_labels(pool.requirements):
-            if key not in told_keys:
+            if key not in old_keys:
                 yield _unknown(reader, pool, "label", [key], where="otherMachineLabels")
 
 

@@ -1,17 +1,17 @@
-"""NodePoolRules: a node pool is what its provider accepts, and what a spot pool should be.
+"""NodePoolRules: a node pool follows its provider's schema and the best practices for spot pools.
 
 Intent
-    A provider accepts pools that can never work (an unknown instance type, a minimum above the target) and says so
-    later, in a condition that users overlook; a pipeline has no provider to ask. And valid spot pools can still be
-    built to fail: without a taint, of one instance type, on superchips that are never spot.
+    A provider accepts pools that can never work (an unknown instance type, a minimum above the target), and reports the
+    problem later, in a condition that users overlook. A pipeline can't ask the provider. A valid spot pool can still be
+    fragile: without a taint, with one instance type, or on superchips that are never spot.
 Reads
-    The reviewed object alone: node pools, and what else a policy names under ``resources`` (Karpenter's Deployment). On
-    UPDATE a rule is judged if the request changes one of its fields; a field that no rule names is accepted. Objects
-    that are being deleted are judged like any other.
+    Only the reviewed object: node pools, and other resources that a policy lists under ``resources`` (Karpenter's
+    Deployment). On UPDATE, a rule applies if the request changes one of its fields. Fields without a rule are accepted.
+    Objects that are being deleted are evaluated like any other.
     A provider's schema is data, per resource: fields (required, type, values, minimum, immutable) and checks (a
-    JMESPath expression that is true if something is wrong). Rules for every provider judge the pool that its reader
-    normalises: superchips on spot, spot nodes without a taint, unknown instance types, unreadable fields. Karpenter's
-    requirements and budgets are judged by code.
+    JMESPath expression that is true if the object is wrong). Rules for every provider evaluate the pool that its reader
+    normalizes: superchips on spot, spot nodes without a taint, unknown instance types, unreadable fields. Karpenter's
+    requirements and budgets have rules in code.
 Writes
     Nothing.
 Finds
@@ -53,10 +53,10 @@ _KARPENTER: Final = (GROUP, RESOURCE)
 
 
 class NodePoolRules(msgspec.Struct, frozen=True):
-    """The compiled rule; checks and readers are by API group and plural resource name.
+    """The compiled rule, with checks and readers by API group and plural resource name.
 
     Attributes:
-        wanted: the least diversity of Karpenter's spot pools.
+        wanted: the minimum diversity of Karpenter's spot pools.
     """
 
     checks: Mapping[tuple[str, str], ResourceChecks]

@@ -1,1 +1,1 @@
-"""Keep on-demand capacity for every GPU spot pool to fall back on: policy kind ``OnDemandFallback``."""
+"""Require an on-demand fallback for every GPU spot pool: policy kind ``OnDemandFallback``."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
 
 _LISTED: Final = 8
-"""Pools that a finding names before it only counts the rest: a denial is read in a terminal."""
+"""Pools that a finding lists, for a terminal. It counts the rest."""
 
 _WANTED: Final[Mapping[RequireName, str]] = {
     "any": "an on-demand pool",
@@ -40,7 +40,7 @@ class PoolChange(msgspec.Struct, frozen=True):
     """The change of one pool by a request.
 
     Attributes:
-        field: the field that the request changes; of a new pool, the one that makes it spot; empty on DELETE.
+        field: the field that the request changes, or the field that makes a new pool spot; empty on DELETE.
     """
 
     reader: PoolReader
@@ -50,7 +50,7 @@ class PoolChange(msgspec.Struct, frozen=True):
 
 
 class FallbackFindings(msgspec.Struct, frozen=True):
-    """The builder of the violations; ``readers`` know how each provider's kinds of pools are written."""
+    """The builder of the violations, with the pool readers by provider and kind."""
 
     fallbacks: Fallbacks
     readers: Mapping[tuple[str, str], PoolReader]
@@ -66,7 +66,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         )
 
     def uncovered(self, change: PoolChange, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
-        """Return the violation for a request that makes a spot pool without the fallback it needs."""
+        """Return the violation for a request that creates a spot pool without the fallback that it needs."""
         title = self.fallbacks.providers[spot.provider].title
         detail = [
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
@@ -103,7 +103,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         )
 
     def taken(self, change: PoolChange, left: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
-        """Return the violation for a request that takes the last fallback from the spot pools in ``left``."""
+        """Return the violation for a request that removes the last fallback of the spot pools in ``left``."""
         reader, after = change.reader, change.after
         fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
         flag, maximum = reader.size.autoscaling, reader.size.maximum
@@ -126,7 +126,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
     def elsewhere(
         self, change: PoolChange, spots: Sequence[Pool], need: FallbackNeed, pools: Sequence[Pool]
     ) -> Violation:
-        """Return the violation for a request that leaves spot pools with fallbacks only in other zones."""
+        """Return the violation for a request that leaves only fallbacks in other zones for spot pools."""
         spot = spots[0]
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
         theirs = _zones(fallbacks)
@@ -140,7 +140,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         )
 
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
-        """Return the pools that are not spot and still no fallback for this spot pool, each with the reason."""
+        """Return a sentence that lists the other pools that aren't spot, and why each is no fallback for this pool."""
         reasons = [
             f"{pool}: {why}" + (f" ({', '.join(pool.problems)})" if pool.problems else "")
             for pool in sorted(pools, key=str)
@@ -151,12 +151,12 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         return [f"These pools don't count: {listed(reasons, _LISTED, '; ', '; ')}."] if reasons else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:
-        """Return a pool that the spot pool needs: as YAML, or in words if its reader does not say how to write it."""
+        """Return an example of the required fallback: as YAML, or in words if the reader can't write a manifest."""
         reader = self.readers[spot.provider, spot.kind]
         what, manifest = f"like {_stem(spot)}", None
         if need.require == "standard":
             what = "without GPUs"
-        # Otherwise its GPUs are in fields of their own, of which no example can be made.
+        # Otherwise the GPUs are in separate fields, and no example can be generated.
         elif reader.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
             unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
             manifest = on_demand_manifest(
@@ -172,13 +172,13 @@ class FallbackFindings(msgspec.Struct, frozen=True):
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
-    """Return whether a placeholder hides that the pool needs no fallback, or that another pool is one."""
+    """Return whether a placeholder may hide that the pool needs no fallback, or that another pool is one."""
     others = (pool for pool in pools if not pool.spot and pool.gpu is not Gpu.NO and same_cluster(pool, spot))
     return any(placeholder_in(pool.problems) for pool in (spot, *others))
 
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
-    """Return the violation for a pool of which it is unknown whether it is spot."""
+    """Return the violation for a pool whose capacity type is unreadable."""
     return Violation(
         id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
@@ -190,7 +190,7 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
 
 
 def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
-    """Return the violation for a pool whose template is not known: it is judged when the template is created."""
+    """Return the violation for a pool with an unknown template. The template's request evaluates the pool again."""
     kind, _, name = pool.template or ("", "", "")
     named = f"{kind} {name}" if kind and name else "the template of its machines"
     return Violation(
@@ -213,7 +213,7 @@ def _capacity_remedy(reader: PoolReader) -> str:
 
 
 def _gpu_remedy(spot: Pool) -> str:
-    """Return how to make known whether the pool has GPUs. Return an empty string if what it says leaves that open."""
+    """Return how to declare whether the pool has GPUs, or an empty string if its fields allow both."""
     if spot.problems:
         return "correct the fields that can't be read"
     if spot.requirements is None and not spot.instance_type:
@@ -222,7 +222,7 @@ def _gpu_remedy(spot: Pool) -> str:
 
 
 def _stem(pool: Pool) -> str:
-    """Return the pool's name, or the prefix of the name that the API server will generate."""
+    """Return the pool's name, or the prefix of its generated name."""
     return pool.name.rstrip("-")
 
 
@@ -246,7 +246,7 @@ def _spot_pools(pools: Sequence[Pool]) -> str:
 
 
 def _named(need: FallbackNeed) -> str:
-    """Return what the spot pool needs, as a phrase."""
+    """Return the required fallback, as a phrase."""
     return "on-demand pool without GPUs" if need.require == "standard" else "on-demand fallback"
 
 

@@ -1,22 +1,23 @@
-"""OnDemandFallback: every GPU spot pool has on-demand capacity to fall back on.
+"""OnDemandFallback: every GPU spot pool has an on-demand fallback.
 
 Intent
-    Nothing fails over from spot to on-demand by itself: Pods of a reclaimed pool stay pending unless another pool can
-    take them. So no request may leave a GPU spot pool without a *usable* on-demand fallback: not by creating the spot
-    pool, not by turning a pool into one, and not by deleting, scaling down or changing the last fallback. Superchips
-    are never spot, and are denied as spot whatever else exists.
+    Spot pools don't fail over to on-demand: Pods of a reclaimed pool stay pending unless another pool can run them. So
+    no request may leave a GPU spot pool without a *usable* on-demand fallback, whether it creates the spot pool, turns
+    a pool into one, or deletes, scales down, or changes the last fallback. Superchips are never spot: they are denied
+    as spot even with a fallback.
 Reads
-    Node pools, through their provider's readers: the reviewed one from the request (for a scale request, and for an
-    object that only sets a pool's size: from the cluster, with the new size), all others from the cluster, read fresh.
-    A *spot pool* needs a fallback if its nodes have GPUs, or may have them. A pool whose nodes have GPUs as the Pods
-    ask (``any``) needs one if a taint admits only Pods that ask; it gets a warning if it lists machines with GPUs. A
-    pool that is both spot and on-demand is its own fallback, and one of unreadable capacity may be spot.
+    Node pools, through their provider's readers: the reviewed pool from the request, and all others from the cluster,
+    read fresh. For a scale request, and for an object that only sets a pool's size, the reviewed pool comes from the
+    cluster, with the new size.
+    A *spot pool* needs a fallback if its nodes have GPUs, or may have them. A pool whose nodes have GPUs if the Pods
+    request them (``any``) needs one if a taint admits only these Pods; it gets a warning if it lists machines with
+    GPUs. A pool that is both spot and on-demand is its own fallback. A pool of unreadable capacity may be spot.
     A *fallback* is on-demand or both, belongs to the same cluster, can have nodes (autoscaled to more than zero, or a
-    fixed size above zero), has no taint that no Pod may tolerate, is not being deleted, and, as ``require`` says, has
-    GPUs (``any`` counts, unknown does not) or the same instance type. A provider's document may ask for other things,
-    and for several: GKE for a pool without GPUs, and for one with them as a warning.
-    An owner reference that an update adds is a future deletion: the garbage collector is never denied.
-    Only what the request makes worse is a violation: other updates are admitted, even if the fallback is long gone.
+    fixed size above zero), has no taint that no Pod may tolerate, and is not being deleted. Depending on ``require``,
+    it has GPUs (``any`` counts, unknown doesn't) or the same instance type. A provider's document can set several
+    requirements: GKE's requires a pool without GPUs, and warns if there is none with GPUs.
+    An update that replaces the owner references counts as a deletion: the garbage collector is never denied.
+    A violation is a change for the worse: other updates are admitted, even if the fallback is already gone.
 Writes
     Nothing.
 Finds
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 
 
 class OnDemandFallback(msgspec.Struct, frozen=True):
-    """The compiled rule; ``readers`` and ``sizers`` are by API group and plural resource name."""
+    """The compiled rule, with ``readers`` and ``sizers`` by API group and plural resource name."""
 
     fallbacks: Fallbacks
     findings: FallbackFindings
@@ -76,7 +77,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
     sizers: Mapping[tuple[str, str], tuple[Sizer, ...]]
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        """Yield a violation for each spot pool that the request leaves worse off."""
+        """Yield a violation for each spot pool that loses fallbacks by the request."""
         request = subject.request
         key = (request.resource.group, request.resource.resource)
         if request.sub_resource == "scale" and (replicas := _replicas(subject)) > 0:
@@ -89,7 +90,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             subject.trace.say("no CapacityProvider reads %s as node pools", request.resource.resource)
 
     def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
-        """Judge a request for a node pool."""
+        """Evaluate a request for a node pool."""
         new = subject.object
         if subject.request.sub_resource == "scale":
             yield from self._scale(subject, readers, view)
@@ -112,7 +113,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
                 yield from self._judge(subject, PoolChange(reader, after, None, OWNERS), view)
 
     def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
-        """Return the pool before the request, from the cluster if the request does not contain it."""
+        """Return the pool before the request, from the cluster if the request doesn't contain it."""
         old = subject.old_object
         if old is not None and isinstance(old.get("spec"), dict):
             reader = readers.of(old)
@@ -121,7 +122,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return None
         known = _known(readers, subject.request, view)
         if subject.operation == "UPDATE" and self.fallbacks.demand_of(known) is not None:
-            # The cluster that is known may have the update already: only the request could say that its need is old.
+            # The view may already have the update, so the pool's need for a fallback may be new.
             return None
         return known
 
@@ -139,7 +140,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         yield from self._judge(subject, PoolChange(reader, before, empty, "spec.replicas"), view)
 
     def _template(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
-        """Judge a request for a template for each pool whose machines it describes."""
+        """Evaluate a request for a machine template, for each pool that uses the template."""
         old, new = (readers.read(value) if value else None for value in (subject.old_object, subject.object))
         if _same_spec(subject):
             subject.trace.say("the request leaves spec as it is")
@@ -165,7 +166,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield from self._judge(subject, change, then)
 
     def _size(self, subject: Subject, sizers: tuple[Sizer, ...], view: ClusterView) -> Iterator[Violation]:
-        """Judge a request for an object that sets the size of pools without being one."""
+        """Evaluate a request for an object that sets the size of pools but isn't a pool."""
         request, new = subject.request, subject.object
         scaled = request.sub_resource == "scale"
         owned = _gets_owners(subject)
@@ -188,7 +189,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             if size is None or size.by != by:
                 continue
             after = None
-            # The view may be newer than the request, or already have what it asks for.
+            # The view may be newer than the request, or already have its changes.
             if new is not None and not owned:
                 after = with_size(known, after_by.get(place))
                 after = msgspec.structs.replace(after, desired=0) if after.size is None else after
@@ -218,11 +219,11 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unknown_pools(view)
         else:
             reviewed = {pool.identity for pool in (before, after) if pool is not None}
-            # A recorded view may have pools of a provider that these policies lack.
+            # A recorded view may have pools of a provider that isn't in these policies.
             read = (pool for pool in view.pools if pool.provider in self.fallbacks.providers)
             others = [pool for pool in read if pool.identity not in reviewed]
             pools = [*others, after] if after is not None else others
-            # What gives no less takes nothing from another pool: of 1,000 new pools each is asked about itself.
+            # A pool that offers no less affects no other pool. For 1,000 new pools, check each one only for itself.
             among = pools if gives_less or after is None else [after]
             worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools, among)
             if not worse:
@@ -236,7 +237,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
     def _violations_about(
         self, change: PoolChange, need: FallbackNeed, worse: Sequence[LostCoverage], pools: Sequence[Pool]
     ) -> Iterator[Violation]:
-        """Yield the violations about one need."""
+        """Yield the violations for one need."""
         after = change.after
         without = [loss.spot for loss in worse if loss.coverage is Coverage.NONE]
         if after is not None and after in without:
@@ -263,7 +264,7 @@ def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool
 
 
 def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
-    """Return the pool with what other objects say of it: its template, or the object that sets its size."""
+    """Return the pool, completed from other objects: its template, or the object that sets its size."""
     pool = with_template_of(pool, view.templates)
     if reader.sizer is None:
         return pool
@@ -274,13 +275,13 @@ def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
 
 
 def _replicas(subject: Subject) -> int:
-    """Return the replicas in a request for a scale subresource. The API server leaves out 0."""
+    """Return the replicas in a request for a scale subresource. The API server omits 0."""
     replicas = mapping(subject.object, "spec").get("replicas", 0)
     return replicas if isinstance(replicas, int) else 0
 
 
 def _same_spec(subject: Subject) -> bool:
-    """Return whether the request does not change ``spec``: only the provider writes status."""
+    """Return whether the request doesn't change ``spec``. Only the provider writes status."""
     old, new = subject.old_object, subject.object
     return old is not None and new is not None and "spec" in old and old["spec"] == new.get("spec")
 
@@ -299,7 +300,7 @@ def _gets_owners(subject: Subject) -> bool:
 
 
 def _changed_field(reader: PoolReader, before: Pool | None, after: Pool | None, value: dict[str, Any]) -> str:
-    """Return the field in which the request changes the pool; of a new pool, the field that makes it spot."""
+    """Return the field that the request changes, or the field that makes a new pool spot."""
     if before is None or after is None:
         return reader.capacity_query.place(value) if before is None else ""
     for query, old, new in (

@@ -1,5 +1,4 @@
-"""Keep users' labels out of the platform's domains: policy kind ``ReservedLabels``.
+"""Reject users' labels in the platform's domains: policy kind ``ReservedLabels``.
 
-`own` finds spotgate's own keys where they have no effect, `namespaces` finds Namespaces that claim to be
-a provider's.
+`own` finds spotgate keys without effect. `namespaces` finds Namespaces that claim to belong to a provider.
 """

@@ -1,4 +1,4 @@
-"""Warn of ReservedLabels policies that never look at pod templates."""
+"""Warn about ReservedLabels policies that never evaluate pod templates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PODS: Final = ("", "pods")
 
 
 def lint(spec: ReservedLabelsSpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
-    """Yield rules that name workloads but not Pods: templates are judged with the Pods made of them."""
+    """Yield rules that name workloads but not Pods: a rule must name Pods to evaluate pod templates."""
     rules = spec.match.resource_rules or ()
     if any(is_named(rule, *_PODS) for rule in rules):
         return

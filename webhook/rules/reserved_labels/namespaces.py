@@ -1,4 +1,4 @@
-"""Judge Namespaces that claim to be a provider's own, by name or label: nothing in such a namespace is judged."""
+"""Find Namespaces that claim to belong to a provider by name or label, because spotgate skips these namespaces."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _GENERATED: Final = "xxxxx"
-"""A stand-in for the suffix that the API server appends to a ``generateName``."""
+"""A placeholder for the suffix that the API server appends to a ``generateName``."""
 
 
 def claims(
     subject: Subject, providers: Mapping[str, Provider], view: ClusterView, denied: Container[str]
 ) -> Iterator[Violation]:
-    """Yield a violation for the name (on CREATE) or the label that makes the Namespace a provider's own.
+    """Yield a violation for each name (on CREATE) or label that marks the Namespace as a provider's.
 
-    Only a provider in play owns namespaces. Labels in ``denied`` are denied by other violations already.
+    Only a provider in use owns namespaces. Skip the labels in ``denied``, which other violations deny.
     """
     metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
     labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")

@@ -1,7 +1,7 @@
-"""Find spotgate's own keys where they have no effect: misspelt, a label for an annotation, or on the wrong object.
+"""Find spotgate keys without effect: misspelled, a label instead of an annotation, or on the wrong object.
 
-Nothing else rejects a ``spotgate.dev/...`` key that has no effect, and one on a Deployment does not reach its Pods:
-they are not placed on spot. The finding is where the key is written.
+No other check rejects a ``spotgate.dev/...`` key without effect. A key on a Deployment doesn't reach the Pods, so they
+aren't placed on spot. The finding's field is the place of the key.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     NODE_POOL_ANNOTATION: "annotations",
     KEEP_ANNOTATION: "annotations",
     FLOOR_ANNOTATION: "annotations",
-    ASSIGNED_LABEL: "labels",  # which the controller writes
+    ASSIGNED_LABEL: "labels",  # the controller writes it
 }
-"""Keys that have an effect on Pods, and the member of their metadata."""
+"""Keys that have an effect on Pods, with their member of the metadata."""
 _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annotations"}
-"""All known keys: those of Pods, and break-glass, which acts on the object that is applied."""
+"""All known keys: those of Pods, and break-glass, which has an effect on the applied object."""
 _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
 def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
-    """Yield a violation for each of spotgate's keys that the request changes and that has no effect there."""
+    """Yield a violation for each spotgate key that the request changes and that has no effect at its place."""
     for place in places:
         role, keys, before = place.role, place.keys, place.before
         if role is None:

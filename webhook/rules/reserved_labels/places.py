@@ -1,4 +1,4 @@
-"""List the maps of labels and annotations that an object has, or gives to others."""
+"""List the maps of labels and annotations that an object has, or gives to other objects."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _NO_POD: Final = Pod()
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """The role of a place for spotgate's own keys.
+    """The role of a place for spotgate keys.
 
     Attributes:
-        name: the object as messages name it: "the Deployment itself"; empty if no known key is misplaced there.
-        pods: field paths of its Pods' metadata; empty if it has no Pods.
-        pod: the place is the metadata of a Pod, or of what becomes one.
+        name: the name of the object in messages, such as "the Deployment itself"; empty if all known keys are allowed.
+        pods: the field paths of its Pods' metadata; empty if it has no Pods.
+        pod: the place is the metadata of a Pod or pod template.
         applied: the place is the metadata of the object of the request.
-        on_pods: keys that its Pods have, too.
+        on_pods: the keys that its Pods have too.
     """
 
     name: str = ""
@@ -59,11 +59,11 @@ class KeyPlace(msgspec.Struct, frozen=True):
     """A map of labels or annotations.
 
     Attributes:
-        field: its field path in the subject.
+        field: the field path in the subject.
         keys: the map; ``before`` is the map before the request.
-        resource: the plural name of the resource that has the keys, or gets them.
-        member: what the keys are.
-        role: its role for spotgate's own keys; None if these are not looked for.
+        resource: the plural name of the resource that has or gets the keys.
+        member: the type of the keys.
+        role: the role for spotgate keys; None to skip them.
     """
 
     field: str
@@ -83,10 +83,10 @@ def places_of(
     """Return the places of a subject.
 
     Args:
-        subject: the object, or pod template.
+        subject: the object or pod template.
         reader: the reader of the object, if it is a node pool.
         workload: the kind of the object, if it has pod templates.
-        is_reserved: whether labels have a reserved key.
+        is_reserved: returns a true value if labels have a reserved key.
     """
     request = subject.request
     if request.kind == _BINDING:  # the API server copies its labels to the Pod
@@ -138,9 +138,9 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
 
 
 def _keys_of_pods(subject: Subject, workload: Workload, carried: Iterable[KeyPlace]) -> set[str]:
-    """Return the keys of labels and annotations in the pod templates, where they have their effect.
+    """Return the keys of labels and annotations in the pod templates, where they have an effect.
 
-    Return none if the object has none of spotgate's keys.
+    Return an empty set if the object has no spotgate keys.
     """
     value = subject.object or {}
     keys: set[str] = set()
@@ -155,7 +155,7 @@ def _unreadable(
     subject: Subject, workload: Workload, is_reserved: Callable[[Mapping[str, Any]], object]
 ) -> Iterator[KeyPlace]:
     """Yield the labels of templates that have reserved keys and can't be parsed as Pods."""
-    for template in islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST):  # with more it is refused
+    for template in islice(workload.templates(subject.object or {}), TEMPLATES_AT_MOST):  # more are denied
         labels = mapping(template.value, "metadata", "labels")
         if is_reserved(labels) and (subject.labels_only or _is_unread(template.value)):
             templates = workload.templates(subject.old_object or {})

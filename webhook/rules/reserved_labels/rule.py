@@ -1,16 +1,16 @@
-"""ReservedLabels: users do not set labels in domains that belong to the platform.
+"""ReservedLabels: users don't set labels in domains that belong to the platform.
 
 Intent
-    CoreWeave rejects node labels that customers put into ``*.coreweave.cloud`` and ``*.coreweave.com``, and reads a few
-    of its own on Pods. Any other label in such a domain is rejected by the platform, or misspelt and without effect;
+    CoreWeave rejects customers' node labels in ``*.coreweave.cloud`` and ``*.coreweave.com``, and reads a few of these
+    labels on Pods. Any other label in these domains is rejected by the platform, or is misspelled and has no effect.
     spotgate reports both at ``kubectl apply``.
 Reads
-    ``metadata.labels`` of whatever resource matches, a node pool's node labels (the ``labels`` query of its reader),
-    the labels of pod templates, and whatever else of a workload ends up as labels of Pods or of what it makes
-    (``labels`` in ``WorkloadTemplates``). On UPDATE only what the request adds or changes; removing is always allowed.
-    Objects that are being deleted are judged like any other. Of Pods, workloads and node pools also the annotations,
-    for spotgate's own keys. The status of a Pod and a Binding, which put labels on the Pod as well. Of Namespaces
-    the name, too (`webhook.rules.reserved_labels.namespaces`).
+    ``metadata.labels`` of any matching resource, a node pool's node labels (the ``labels`` query of its reader), the
+    labels of pod templates, and other fields of a workload that become labels of Pods or other objects (``labels`` in
+    ``WorkloadTemplates``). On UPDATE, only labels that the request adds or changes; removing is always allowed.
+    Objects that are being deleted are evaluated like any other. For spotgate keys, also the annotations of Pods,
+    workloads, and node pools. The status of a Pod, and a Binding, because both can set labels on the Pod. The names of
+    Namespaces (`webhook.rules.reserved_labels.namespaces`).
     A key is reserved if its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
     A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`).
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _CLOSE: Final = 0.8
-"""The least similarity of two label names for a hint: ``interruptible`` and ``interruptable`` have 0.92."""
+"""The minimum similarity of two label names for a hint: ``interruptible`` and ``interruptable`` have 0.92."""
 
 
 _ReservedKey = tuple[str, str, str]
@@ -68,8 +68,8 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     Attributes:
         domains: the reserved domains; ``suffixes`` have a leading dot.
         allowed: plural resource name -> keys that users may set.
-        hints: misspelt key -> right key.
-        foreign: provider -> the domains of the policy that belong to other providers alone, each with its leading dot.
+        hints: misspelled key -> correct key.
+        foreign: provider -> the reserved domains that belong only to other providers, each with a leading dot.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
@@ -83,7 +83,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     workloads: Mapping[tuple[str, str], Workload]
 
     def concern(self, _group: str, _resource: str) -> Concern:
-        """Return the reserved keys and spotgate's own."""
+        """Return the reserved keys and the spotgate keys."""
         domains = frozenset(f"{domain}/" for domain in self.domains)
         return Concern(labels=Keys(containing=domains | {PREFIX}), annotations=Keys(containing=frozenset({PREFIX})))
 
@@ -98,14 +98,14 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         places = places_of(subject, reader, self.workloads.get(key), self._reserved)
         reserved = [item for place in places for item in self._added(subject, place)]
         if reader is not None and (foreign := self.foreign[reader.provider]):
-            # CoreWeave rejects labels of its domains on its own nodes. On nodes of others its charts ask for them.
+            # CoreWeave rejects labels in its domains on its nodes. Its charts require them on other providers' nodes.
             reserved = [item for item in reserved if not f".{item[0].partition('/')[0]}".endswith(foreign)]
         if not reserved:
             subject.trace.say("the request adds no reserved label")
         claimed: Iterable[Violation] = ()
         if is_namespace(subject.request):
             claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
-        # One by one: the engine stops at its bound on violations.
+        # Yield lazily: the engine stops at its bound on violations.
         return chain(self._violations(reserved), claimed, own_violations(places))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
@@ -113,7 +113,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return [key for key in labels if "/" in key and f".{key.partition('/')[0]}".endswith(self.suffixes)]
 
     def _added(self, subject: Subject, place: KeyPlace) -> Iterator[_ReservedKey]:
-        """Yield the reserved keys of labels that are neither allowed nor the same before the request."""
+        """Yield the reserved label keys that are neither allowed nor unchanged by the request."""
         allowed, before = self.allowed.get(place.resource), place.before
         for key in self._reserved(place.keys) if place.member == "labels" else ():
             if allowed is not None and allowed.match(key):
@@ -138,7 +138,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             )
 
     def _intended_key(self, key: str, resource: str) -> str:
-        """Return the allowed key that was probably meant, or an empty string."""
+        """Return the allowed key that the user probably meant, or an empty string."""
         allowed = self.allowed.get(resource)
         if allowed is None or len(key) > HINTED_AT_MOST:
             return ""
@@ -166,7 +166,7 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
 
 
 def _foreign_domains(spec: ReservedLabelsSpec, providers: Mapping[str, Provider]) -> dict[str, tuple[str, ...]]:
-    """Return for each provider the reserved domains in which only other providers have labels and taints."""
+    """Return, for each provider, the reserved domains that only other providers use for labels and taints."""
     domains = {f".{domain}" for domain in spec.domains}
     own: dict[str, set[str]] = {}
     for name, provider in providers.items():

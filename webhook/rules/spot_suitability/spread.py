@@ -1,8 +1,8 @@
-"""Find topology spread constraints that spot makes void, or that lose their effect in a rollout.
+"""Find topology spread constraints without effect on spot, or that lose their effect during a rollout.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (only nodes that the Pod's
-selector admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the Pods of the old
-ReplicaSet count).
+selector admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the old ReplicaSet's
+Pods count).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROLLING: Final = "Deployment.apps"
 def judge_spread(
     subject: Subject, capacity_keys: Collection[str], replicas: int | None, *, preferred: bool
 ) -> Iterator[Violation]:
-    """Yield at most one violation of each sort. ``capacity_keys`` are labels by which nodes are spot or on-demand."""
+    """Yield at most one violation of each sort. ``capacity_keys`` are the labels that mark spot or on-demand nodes."""
     listed = subject.pod.spec.topologySpreadConstraints
     spreads = enumerate(listed if isinstance(listed, list) else ())
     keyed = [(index, spread, str(spread.get("topologyKey"))) for index, spread in spreads if isinstance(spread, dict)]
