@@ -157,7 +157,6 @@ def test_a_rollout_without_on_demand_room_stops_until_max_unavailable_allows_it(
 def assert_kept(checker: Checker) -> None:
     checker.wait_until_none_is_gated()
     assert checker.violations == []
-    assert checker.longest_gate < 20
 
 
 def test_random_events_cause_no_violation(webhook: Webhook, namespace: str, checker: Checker) -> None:
