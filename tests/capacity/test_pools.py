@@ -72,7 +72,7 @@ def test_every_provider_has_rows() -> None:
     assert {provider for provider, _ in ROWS} == BUNDLE.providers.keys()
 
 
-@pytest.mark.parametrize("name", BUNDLE.providers)
+@pytest.mark.parametrize("name", sorted({name for name, _ in ROWS}))
 def test_a_node_pool_is_read_as_its_row_expects(name: str) -> None:
     read = [(row, fields_of(BUNDLE.providers[name], row)) for provider, row in ROWS if provider == name]
     assert [(row, fields) for row, fields in read if fields != row["read"]] == []

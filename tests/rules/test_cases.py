@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
-from operator import attrgetter
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXAMPLES = load_examples()
-BEHAVIORS = {name: list(examples) for name, examples in groupby(EXAMPLES, attrgetter("name"))}
+BEHAVIORS: defaultdict[str, list[Example]] = defaultdict(list)
+for _example in EXAMPLES:
+    BEHAVIORS[_example.name].append(_example)
 WORDING = messages.stored(variants.FILE)
 
 
