@@ -32,10 +32,23 @@ def test_every_manifest_is_a_described_example() -> None:
     assert all(any(comments_of(example)) for example in EXAMPLES)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a single process on Windows")
-def test_serve_prints_plain_text_into_a_pipe_and_serves_until_ctrl_c() -> None:
+def test_run_prints_plain_text_into_a_pipe_and_stops_the_server() -> None:
     narrow = {**os.environ, "COLUMNS": "30"}
-    with subprocess.Popen([*COMMAND, "--serve"], stdout=subprocess.PIPE, text=True, env=narrow) as serving:
+    run = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=narrow)
+
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout[-3000:]
+    assert all(f"kubectl {'delete' if shown.delete else 'apply'} -f {shown.path}" in run.stdout for shown in EXAMPLES)
+    assert "\x1b" not in run.stdout
+    denial = next(line for line in run.stdout.splitlines() if line.startswith("Error from server (Forbidden): "))
+    assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]')
+    url = URL.search(run.stdout)
+    assert url is not None
+    assert not is_served(int(url[1]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a single process on Windows")
+def test_serve_answers_the_printed_curl_command_and_runs_until_ctrl_c() -> None:
+    with subprocess.Popen([*COMMAND, "--serve"], stdout=subprocess.PIPE, text=True) as serving:
         try:
             assert serving.stdout is not None
             lines = []
@@ -54,10 +67,5 @@ def test_serve_prints_plain_text_into_a_pipe_and_serves_until_ctrl_c() -> None:
                 assert json.load(answer)["response"]["allowed"] is False
         finally:
             serving.send_signal(signal.SIGINT)
-    shown = "".join(lines)
-    assert serving.returncode == 0, shown[-3000:]
+    assert serving.returncode == 0
     assert not is_served(int(url[1]))
-    assert all(f"kubectl {'delete' if each.delete else 'apply'} -f {each.path}" in shown for each in EXAMPLES)
-    assert "\x1b" not in shown
-    denial = next(line for line in lines if line.startswith("Error from server (Forbidden): "))
-    assert denial.endswith('(at metadata.labels["foo.coreweave.cloud/bar"]) [reserved-labels/reserved]\n')
