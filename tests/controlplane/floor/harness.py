@@ -16,7 +16,7 @@ import re
 import ssl
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -268,19 +268,6 @@ class Checker:
         """Return the current number of gated Pods."""
         with self._lock:
             return sum(1 for pod in self._pods.values() if pod.gated and pod.alive)
-
-    def below(self) -> dict[str, str]:
-        """Return the ReplicaSets that are currently below their floor."""
-        with self._lock:
-            owners: dict[str, str] = defaultdict(str)
-            for pod in self._pods.values():
-                owners[pod.owner] = pod.floor
-            counts = {owner: self._counts(owner) for owner in owners}
-            return {
-                owner: f"{kept} of {settled}, floor {owners[owner]}"
-                for owner, (settled, kept) in counts.items()
-                if kept < need(owners[owner], settled)
-            }
 
     def wait_until_none_is_gated(self, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
