@@ -169,7 +169,9 @@ def differences(
 
 
 def golden_difference(file: Path, after: dict[str, Any], *, update: bool) -> str:
-    """Return how the object differs from its golden file. With ``update``, write the file; empty: no difference.
+    """Return the diff between an object and its golden file, or an empty string if they are equal.
+
+    With ``update``, write the file instead.
 
     Raise OSError if the file can't be written, DocumentError if it can't be parsed, ValueError if it isn't golden.
     """
