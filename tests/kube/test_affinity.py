@@ -145,7 +145,7 @@ def test_only_positive_operators_require_a_label(operator: str, expected: bool) 
             (f"{REQUIRED}.nodeSelectorTerms[0].matchExpressions[1]", "pool NotIn [gpu, cpu]"),
         ),
         (None, [{"matchExpressions": [ZONE_B]}, {"matchExpressions": [ZONE_A]}], ("", "")),
-        (None, [{}], (f"{REQUIRED}.nodeSelectorTerms", "terms that no node suits")),
+        (None, [{}], (f"{REQUIRED}.nodeSelectorTerms", "terms that match no node")),
     ],
 )
 def test_a_mismatch_names_the_field_and_its_requirement(

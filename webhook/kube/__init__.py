@@ -1,5 +1,5 @@
-"""Kubernetes' own objects and semantics, as far as the rules read them.
+"""Kubernetes objects and semantics that the rules depend on.
 
-Pods and the fields that hold their templates (`pod`, `templates`, `layouts`), what the API server fills in
-(`defaults`), and how it compares: selectors, affinity, tolerations, quantities, versions.
+Pods and their templates (`pod`, `templates`, `layouts`), the API server's defaults (`defaults`), and comparisons:
+selectors, affinity, tolerations, quantities, and versions.
 """

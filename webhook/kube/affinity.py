@@ -1,7 +1,7 @@
 """Evaluate a Pod's nodeSelector and required node affinity against node labels: yes, no, or unknown.
 
-A node pool declares some of its nodes' labels, never all of them. A label that it does not declare is unknown, not
-absent, and a result that depends on it is unknown too.
+A node pool declares only some of its nodes' labels. An undeclared label is unknown, not absent, and a result that
+depends on an unknown label is unknown too.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#affinity-and-anti-affinity
 """
@@ -26,11 +26,11 @@ PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredD
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
-"""A 64-bit integer, which is what the scheduler reads."""
+"""A 64-bit integer, as the scheduler parses it."""
 
 
 class Tristate(IntEnum):
-    """A truth value: AND is the least of several, OR the greatest."""
+    """A truth value with three states. AND is the minimum, and OR is the maximum."""
 
     NO = 0
     UNKNOWN = 1
@@ -38,20 +38,17 @@ class Tristate(IntEnum):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """Requirements that must all hold: those of the nodeSelector and of one affinity term.
+    """The ANDed requirements of the nodeSelector and one affinity term.
 
     Attributes:
-        fields: its ``matchFields``, which name single nodes.
+        fields: the term's ``matchFields``, which select individual nodes by name.
     """
 
     requirements: tuple[Requirement, ...]
     fields: tuple[Requirement, ...] = ()
 
     def admits(self, labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
-        """Return whether the term admits nodes with these labels.
-
-        The nodes lack labels with the ``absent`` keys.
-        """
+        """Return whether the term admits nodes that have these labels, and no label with one of the ``absent`` keys."""
         answer = Tristate.UNKNOWN if self.fields else Tristate.YES
         for requirement in self.requirements:
             holds = _holds(requirement, labels, absent)
@@ -62,14 +59,14 @@ class Term(msgspec.Struct, frozen=True):
         return answer
 
     def demands(self, keys: Collection[str]) -> bool:
-        """Return whether nodes must have one of these labels, with whichever value."""
+        """Return whether the term requires nodes to have a label with one of these keys."""
         return any(requirement.key in keys and requirement.operator in _POSITIVE for requirement in self.requirements)
 
 
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
-    """Return the terms of a Pod's own constraints, one of which must hold.
+    """Return the ORed terms of a Pod's nodeSelector and required node affinity.
 
-    A Pod without constraints has one term without requirements. A Pod that no node can suit has no term.
+    A Pod without constraints has one term without requirements. A Pod that can't match any node has no terms.
     """
     selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     required = required_of(spec)
@@ -95,7 +92,7 @@ def constrained(spec: PodSpec) -> bool:
 
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
-    """Return whether one of the terms admits nodes with these labels. See `Term.admits`."""
+    """Return whether at least one term admits nodes with these labels. See `Term.admits`."""
     answer = Tristate.NO
     for term in terms:
         answer = max(answer, term.admits(labels, absent))
@@ -105,11 +102,10 @@ def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collectio
 
 
 def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
-    """Return the field of a Pod's constraints that excludes some nodes, and what it demands.
+    """Return the path of the constraint that excludes the nodes, and its requirement.
 
-    Both are empty if the constraints may admit the nodes.
-
-    ``suits`` returns whether a term may admit these nodes.
+    Return two empty strings if the Pod's constraints may admit the nodes. ``suits`` returns whether a term may admit
+    them.
     """
     for key, value in (spec.nodeSelector or {}).items():
         if not suits(Term((Requirement(key, "In", (value,)),))):
@@ -122,11 +118,11 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
             if not suits(Term((requirement,))):
                 field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
                 return field, describe(requirement)
-    return f"{REQUIRED}.nodeSelectorTerms", "terms that no node suits"
+    return f"{REQUIRED}.nodeSelectorTerms", "terms that match no node"
 
 
 def describe(requirement: Requirement) -> str:
-    """Return a requirement in words: ``a/b NotIn [x, y]``."""
+    """Format a requirement: ``a/b NotIn [x, y]``."""
     values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
     return f"{requirement.key} {requirement.operator}{values}"
 
@@ -154,7 +150,7 @@ def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collecti
             holds = value is None
         case "Gt" | "Lt":
             holds = _compares(value, requirement.operator, values)
-        case _:  # the API server rejects such a Pod
+        case _:  # the API server rejects other operators
             return Tristate.UNKNOWN
     return Tristate.YES if holds else Tristate.NO
 

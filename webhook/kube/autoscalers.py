@@ -1,8 +1,8 @@
-"""Read autoscalers: which workload they scale, and how few replicas they may leave it.
+"""Read autoscalers: the workload that each one scales, and its minimum number of replicas.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/horizontal-pod-autoscaler-v2/
-(minReplicas is 1 by default); https://keda.sh/docs/latest/reference/scaledobject-spec/ (minReplicaCount is 0 by
-default, and the kind of the target Deployment).
+(minReplicas defaults to 1); https://keda.sh/docs/latest/reference/scaledobject-spec/ (minReplicaCount defaults to 0,
+and the target's kind defaults to Deployment).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MINIMUMS: Final = {
     ("autoscaling", "HorizontalPodAutoscaler"): ("minReplicas", 1),
     ("keda.sh", "ScaledObject"): ("minReplicaCount", 0),
 }
-"""By group and kind of an autoscaler, the field with the least replicas, and its default."""
+"""The field with the minimum number of replicas and its default, by the group and kind of the autoscaler."""
 
 KINDS: Final = frozenset(kind for _, kind in _MINIMUMS)
 
@@ -26,8 +26,8 @@ class Autoscaler(msgspec.Struct, frozen=True, kw_only=True):
     """An autoscaler of one workload in its namespace.
 
     Attributes:
-        target: kind and name of the workload.
-        field: the name of the field with the least replicas.
+        target: the workload's kind and name.
+        field: the name of the field with the minimum number of replicas.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Autoscaler(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def autoscaler_from(group: str, kind: str, name: str, value: dict[str, Any]) -> Autoscaler | None:
-    """Return the autoscaler that an object is. Return None for other kinds, and where a field has the wrong type."""
+    """Parse an autoscaler. Return None for other kinds, and if a field has the wrong type."""
     target = member(value, ("spec", "scaleTargetRef"))
     if (group, kind) not in _MINIMUMS or not isinstance(target, dict):
         return None

@@ -1,4 +1,4 @@
-"""Facts about a Pod that are spread over its containers and volumes."""
+"""Read facts about a Pod from all its containers and volumes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
 WINDOWS: Final = "windows"
 DEVICE_CLASS_RESOURCES: Final = "deviceclass.resource.kubernetes.io/*"
-"""Requests for devices of a DeviceClass, for which Kubernetes makes a ResourceClaim: k8s.io/api/resource/v1."""
+"""Resources that name a DeviceClass. Kubernetes creates a ResourceClaim for such requests: k8s.io/api/resource/v1."""
 
 _DEVICE_CLASSES: Final = Globs((DEVICE_CLASS_RESOURCES,))
 _PLACEHOLDERS: Final = frozenset("${")
-"""How placeholders begin: ``${GPUS}``, ``{{ .Values.gpus }}``. No quantity does."""
+"""The first characters of placeholders: ``${GPUS}``, ``{{ .Values.gpus }}``. A quantity never starts with them."""
 
 _NO_FOLDERS: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
-"""Types of a hostPath that hold no files."""
+"""The hostPath types that don't store files."""
 
 
 class PlacedContainer(msgspec.Struct, frozen=True):
-    """A container and its place in the Pod: ``members`` is initContainers, containers, or ephemeralContainers."""
+    """A container and its position. ``members`` is initContainers, containers, or ephemeralContainers."""
 
     members: str
     index: int
@@ -41,21 +41,21 @@ class PlacedContainer(msgspec.Struct, frozen=True):
 
     @property
     def sidecar(self) -> bool:
-        """Return whether this is a restartable init container, which runs and stops with the ordinary ones."""
+        """Return whether this is a sidecar: a restartable init container, which runs alongside the app containers."""
         return self.members == "initContainers" and self.container.restartPolicy == "Always"
 
 
 def containers(pod: Pod) -> Iterator[PlacedContainer]:
-    """Yield every container of a Pod: init, ordinary and ephemeral ones."""
+    """Yield every container of a Pod: init, app, and ephemeral containers."""
     for members in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(getattr(pod.spec, members) or ()):
             yield PlacedContainer(members, index, container)
 
 
 def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:
-    """Return the names and quantities of all resources that the containers and the Pod itself request or limit.
+    """Return the name and quantity of each resource request and limit of the Pod and its containers.
 
-    Kubernetes 1.37 accepts CPU, memory and huge pages at Pod level, and no devices.
+    At the Pod level, Kubernetes 1.37 accepts CPU, memory, and huge pages, but not devices.
     """
     quantities: list[tuple[str, ResourceQuantity]] = []
     for resources in (spec.resources, *[container.resources for container in spec.all_containers]):
@@ -66,18 +66,18 @@ def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:
 
 
 def requested_of(spec: PodSpec, resources: Globs) -> frozenset[str]:
-    """Return the matching resources of which the Pod requests, or is limited to, more than zero."""
+    """Return the matching resources for which the Pod has a nonzero request or limit."""
     quantities = quantities_of(spec)
     return frozenset(name for name, quantity in quantities if resources.match(name) and not is_zero(quantity))
 
 
 def claims_devices(spec: PodSpec) -> bool:
-    """Return whether the Pod requests devices by a ResourceClaim, or by a resource for which Kubernetes creates one."""
+    """Return whether the Pod requests devices through a ResourceClaim, including claims that Kubernetes creates."""
     return bool(spec.resourceClaims) or bool(requested_of(spec, _DEVICE_CLASSES))
 
 
 def may_request_devices(spec: PodSpec) -> bool:
-    """Return whether the quantity of an extended resource is a placeholder: it may be 0 or more."""
+    """Return whether the quantity of an extended resource is a placeholder, whose value may be nonzero."""
     return any("/" in name and str(quantity)[:1] in _PLACEHOLDERS for name, quantity in quantities_of(spec))
 
 
@@ -93,7 +93,7 @@ def declares_port(pod: Pod) -> bool:
 
 
 def is_windows(pod: Pod) -> bool:
-    """Return whether the Pod says that it runs on Windows."""
+    """Return whether the Pod selects Windows, with ``spec.os`` or its nodeSelector."""
     spec = pod.spec
     if spec.os is not None and spec.os.name == WINDOWS:
         return True
@@ -101,7 +101,7 @@ def is_windows(pod: Pod) -> bool:
 
 
 def without_pre_stop(pod: Pod) -> tuple[int, ...]:
-    """Return the indexes in ``spec.containers`` of containers without a preStop hook."""
+    """Return the indexes in ``spec.containers`` of the containers without a preStop hook."""
     return tuple(
         index
         for index, container in enumerate(pod.spec.containers)
@@ -110,7 +110,7 @@ def without_pre_stop(pod: Pod) -> tuple[int, ...]:
 
 
 def writable_claim(pod: Pod) -> str:
-    """Return the name of a volume that is a writable PersistentVolumeClaim. Return an empty string if there is none."""
+    """Return the name of a PersistentVolumeClaim volume that a container can write to, or an empty string."""
     claims = [
         volume.name
         for volume in pod.spec.volumes or ()
@@ -121,9 +121,9 @@ def writable_claim(pod: Pod) -> str:
 
 
 def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
-    """Yield the written volumes that are lost with the node, each with its index and its mount paths.
+    """Yield each writable volume that is lost with its node, with its index and its mount paths.
 
-    Volumes in memory, devices and sockets do not count.
+    Skip memory-backed volumes, devices, and sockets.
     """
     volumes = pod.spec.volumes or ()
     if not any(volume.hostPath is not None or volume.emptyDir is not None for volume in volumes):
@@ -132,15 +132,15 @@ def on_the_node(pod: Pod) -> Iterator[tuple[int, Volume, tuple[str, ...]]]:
     for index, volume in enumerate(volumes):
         host_path, empty_dir = volume.hostPath, volume.emptyDir
         if host_path is not None:
-            keeps = host_path.type not in _NO_FOLDERS
+            on_disk = host_path.type not in _NO_FOLDERS
         else:
-            keeps = empty_dir is not None and not empty_dir.medium
-        if keeps and volume.name in mounts:
+            on_disk = empty_dir is not None and not empty_dir.medium
+        if on_disk and volume.name in mounts:
             yield index, volume, tuple(mounts[volume.name])
 
 
 def _mounts(pod: Pod) -> dict[str, list[str]]:
-    """Return the paths at which running containers mount each volume writable."""
+    """Return the writable mount paths of each volume. Skip init containers that run to completion."""
     mounts: dict[str, list[str]] = {}
     for placed in containers(pod):
         if placed.members == "initContainers" and not placed.sidecar:

@@ -1,13 +1,13 @@
-"""Apply to a manifest what the API server does to a built-in object before webhooks see it.
+"""Change manifests as the API server changes built-in objects before it calls webhooks.
 
-Decoding drops nulls, defaults are filled in, and the plugins that every cluster has give a Pod its ServiceAccount, its
-priority and two tolerations. Every function changes plain JSON in place, and skips what has the wrong type. Not done:
-members that are empty or zero stay, though the API server leaves most of them out; a Pod's own ``spec.resources`` are
-not derived from its containers', and the volume of its token is missing. Custom resources are left alone: their
-defaults are in their CRDs. `webhook.kube.defaults_objects` has the kinds without Pods.
+The API server drops nulls and fills in defaults. Admission plugins that every cluster enables add a ServiceAccount, a
+priority, and two tolerations to each Pod. The functions change plain JSON in place, and skip values of the wrong type.
+They don't omit empty and zero members, derive ``spec.resources`` of a Pod from its containers, or add a volume for the
+ServiceAccount token. Custom resources stay unchanged, because their defaults are in their CRDs.
+`webhook.kube.defaults_objects` has the kinds without Pods.
 
 Source: pkg/apis/{core,apps,batch}/v1/defaults.go and plugin/pkg/admission/{defaulttolerationseconds,priority,
-serviceaccount} of Kubernetes 1.37, and what a kube-apiserver 1.37 sent to a webhook.
+serviceaccount} of Kubernetes 1.37, and the reviews that a kube-apiserver 1.37 sent to a webhook.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from webhook.kube.filling import TABLES, AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
-"""Members that map names to strings, in which an empty string is a value."""
+"""The maps of strings, where an empty string is a valid value."""
 
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _MAPS: Final = TEXTS | _QUANTITIES
@@ -26,7 +26,7 @@ _NO_EXECUTE: Final = "NoExecute"
 
 
 def drop_nulls(value: AnyJSON) -> None:
-    """Drop null members. In maps of strings null becomes the empty string, in maps of quantities zero."""
+    """Drop null members. In a map of strings, null becomes an empty string; in a map of quantities, it becomes zero."""
     if isinstance(value, list):
         for item in value:
             drop_nulls(item)
@@ -36,8 +36,8 @@ def drop_nulls(value: AnyJSON) -> None:
         del value[key]
     for key, member in value.items():
         if isinstance(member, dict) and key in _MAPS:
-            nothing = "" if key in TEXTS else "0"
-            value[key] = {name: nothing if text is None else text for name, text in member.items()}
+            empty = "" if key in TEXTS else "0"
+            value[key] = {name: empty if text is None else text for name, text in member.items()}
         else:
             drop_nulls(member)
 
@@ -50,7 +50,7 @@ def default_pod(pod: AnyJSON) -> None:
     _default_pod_spec(spec)
     fill(spec, {"enableServiceLinks": True})
     grace = spec["terminationGracePeriodSeconds"]
-    if isinstance(grace, int) and grace < 0:  # in a Pod, not in a template
+    if isinstance(grace, int) and grace < 0:  # in Pods only, not in templates
         spec["terminationGracePeriodSeconds"] = 1
     for container in (*items_of(spec, "containers"), *items_of(spec, "initContainers")):
         if limits := mapping(container, "resources", "limits"):
@@ -61,9 +61,9 @@ def default_pod(pod: AnyJSON) -> None:
 
 
 def complete_pod(pod: AnyJSON) -> None:
-    """Fill in what a Pod gets when it is created: its defaults, and what the plugins add.
+    """Fill in the fields that the API server sets when it creates a Pod: the defaults, and those from the plugins.
 
-    The priority of a PriorityClass is unknown here, and so is whether the cluster has a default one.
+    The priority of a PriorityClass isn't known, nor is the cluster's default PriorityClass.
     """
     default_pod(pod)
     default_tolerations(pod)
@@ -74,7 +74,7 @@ def complete_pod(pod: AnyJSON) -> None:
 
 
 def default_tolerations(pod: AnyJSON) -> None:
-    """Add tolerations of five minutes for Nodes that are not ready or not reachable, unless the Pod has its own."""
+    """Add five-minute tolerations for nodes that are not ready or unreachable, unless the Pod already has them."""
     spec = mapping(pod, "spec")
     if not spec or not isinstance(spec.get("tolerations"), list | None):
         return
@@ -94,11 +94,11 @@ def default_tolerations(pod: AnyJSON) -> None:
 
 
 LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
-"""Kinds whose objects get the labels of their pod template where they have none."""
+"""The kinds whose objects default to the labels of their pod template."""
 
 
 def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
-    """Fill in a built-in object that holds a pod template. Leave objects of other kinds as they are."""
+    """Fill in a built-in object that contains a pod template. Leave objects of other kinds unchanged."""
     if (group, kind) == ("", "PodTemplate"):
         _default_template(mapping(workload, "template"))
     spec = mapping(workload, "spec")
@@ -149,7 +149,7 @@ def _default_pod_spec(spec: AnyJSON) -> None:
     if not spec:
         return
     fill(spec, TABLES.pod_spec)
-    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # two names of one field
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # two names for one field
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     canonical(mapping(spec, "overhead"))
     _default_resources(mapping(spec, "resources"))

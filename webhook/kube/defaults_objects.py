@@ -1,9 +1,9 @@
-"""Apply the API server's defaults to the other built-in kinds that policies judge.
+"""Apply the API server's defaults to the other built-in kinds that policies evaluate.
 
-Not done: what the API server allocates (addresses, node ports), what depends on the cluster (the default StorageClass),
-and ``status``.
+Values that the API server allocates (addresses, node ports), values that depend on the cluster (the default
+StorageClass), and ``status`` stay unset.
 
-Source: pkg/apis/*/*/defaults.go of Kubernetes 1.37, and what a kube-apiserver 1.37 sent to a webhook.
+Source: pkg/apis/*/*/defaults.go of Kubernetes 1.37, and the reviews that a kube-apiserver 1.37 sent to a webhook.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 _METRICS: Final = "autoscaling.alpha.kubernetes.io/metrics"
-"""The annotation that holds what v1 has no fields for."""
+"""The annotation with the metrics that autoscaling/v1 has no fields for."""
 
 
 def default_object(group: str, kind: str, value: AnyJSON) -> None:
-    """Fill in an object of a kind in the tables. Leave objects of other kinds as they are."""
+    """Fill in an object of a kind in the tables. Leave objects of other kinds unchanged."""
     key = f"{group}/{kind}"
     fill_at(value, TABLES.objects.get(key, {}))
     for path in TABLES.quantities.get(key, ()):
@@ -107,4 +107,4 @@ _DERIVED: Final[dict[tuple[str, str], Callable[[AnyJSON], None]]] = {
     (_RBAC, "ClusterRoleBinding"): _derive_binding,
     (_RBAC, "RoleBinding"): _derive_binding,
 }
-"""Functions that fill in what depends on other fields, by kind."""
+"""The functions that derive fields from other fields, by group and kind."""

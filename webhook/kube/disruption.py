@@ -1,4 +1,4 @@
-"""Read PodDisruptionBudgets: which Pods they cover, and whether they ever allow an eviction.
+"""Read PodDisruptionBudgets: the Pods that they cover, and whether they ever allow an eviction.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/ and pkg/controller/disruption of Kubernetes 1.36
 (percentages are rounded up).
@@ -27,12 +27,12 @@ _PERCENTAGE: Final = re.compile(r"(\d{1,9})%", re.ASCII)
 
 
 class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget. At most one of its bounds is set: a number of Pods, or a percentage as ``50%``.
+    """A PodDisruptionBudget. It sets at most one bound: a number of Pods, or a percentage such as ``50%``.
 
     Attributes:
-        selector: the selector of the Pods it covers; None covers none.
-        min_available: the Pods that must stay.
-        max_unavailable: the Pods that may be missing.
+        selector: selects the Pods that the budget covers; None selects no Pods.
+        min_available: the Pods that must stay available.
+        max_unavailable: the Pods that may be unavailable.
     """
 
     name: str
@@ -41,17 +41,17 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
     max_unavailable: int | str | None = None
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the budget covers Pods with these labels, in its namespace."""
+        """Return whether the budget covers Pods in its namespace with these labels."""
         return self.selector is not None and self.selector.matches(labels)
 
     def least(self, replicas: int) -> int:
-        """Return how many of so many Pods must stay."""
+        """Return how many of the replicas must stay available."""
         if self.max_unavailable is not None:
             return max(replicas - scaled(self.max_unavailable, replicas), 0)
         return 0 if self.min_available is None else scaled(self.min_available, replicas)
 
     def blocks(self, replicas: int | None) -> bool:
-        """Return whether the budget never allows the eviction of one of so many Pods; None is an unknown number."""
+        """Return whether the budget blocks every eviction from a workload with this many replicas (None: unknown)."""
         if self.max_unavailable is not None:
             return scaled(self.max_unavailable, 1 if replicas is None else replicas) == 0
         if self.min_available is None:
@@ -62,20 +62,20 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> str:
-        """Return the bound as it is written: ``maxUnavailable: 0``."""
+        """Return the bound as written in the manifest: ``maxUnavailable: 0``."""
         if self.max_unavailable is not None:
             return f"maxUnavailable: {self.max_unavailable}"
         return f"minAvailable: {self.min_available}"
 
 
 def _percent(bound: int | str) -> int:
-    """Return the number before the percent sign; 0 for everything else, which the API server rejects."""
+    """Return the number before the percent sign, or 0 if the bound isn't a valid percentage."""
     percentage = _PERCENTAGE.fullmatch(str(bound))
     return int(percentage[1]) if percentage is not None else 0
 
 
 def scaled(bound: int | str, replicas: int) -> int:
-    """Return a bound, a number or a percentage, as a number of Pods, rounded up."""
+    """Convert a bound to a number of Pods. Round percentages up."""
     return bound if isinstance(bound, int) else -(-replicas * _percent(bound) // _ALL)
 
 
@@ -96,12 +96,12 @@ class _Budget(msgspec.Struct):
 
 
 def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
-    """Decode a PodDisruptionBudget from JSON. Raise `msgspec.MsgspecError` for a wrong type."""
+    """Decode a PodDisruptionBudget from JSON. Raise `msgspec.MsgspecError` if a field has the wrong type."""
     return _read(msgspec.json.decode(raw, type=_Budget))
 
 
 def budget_from(value: dict[str, Any]) -> DisruptionBudget:
-    """Convert the plain value of a PodDisruptionBudget. Raise MalformedObjectError if a field has the wrong type."""
+    """Convert the plain JSON of a PodDisruptionBudget. Raise MalformedObjectError if a field has the wrong type."""
     try:
         return _read(msgspec.convert(value, _Budget))
     except msgspec.MsgspecError as error:
@@ -120,7 +120,7 @@ def _read(budget: _Budget) -> DisruptionBudget:
 
 
 def _compiled(selector: _Selector) -> LabelSelector:
-    """Compile the selector of a budget. An empty one matches every Pod of the namespace."""
+    """Compile the selector of a budget. An empty selector matches every Pod in the namespace."""
     labels = ((key, "In", (value,)) for key, value in (selector.matchLabels or {}).items())
     expressions = (
         (expression.key, expression.operator, expression.values or ()) for expression in selector.matchExpressions or ()

@@ -1,7 +1,7 @@
-"""Change Pods, and record each change as a patch operation. Nothing else writes patch operations.
+"""Change Pods, and record each change as a patch operation. No other module creates patch operations.
 
-Each method changes the typed Pod and records the smallest operation for it: missing parents are created, lists are
-appended to, and existing values are overwritten only where the method says so.
+Each method changes the typed Pod and records the smallest operation for the change. Methods create missing parents and
+append to lists. Only methods whose docstring says so overwrite an existing value.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def as_json(value: Any) -> Any:
-    """Return a part of a Pod as JSON, without what is null."""
+    """Return a part of a Pod as JSON, without null members."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 class PodEditor:
-    """A Pod and the record of its changes.
+    """A Pod and a record of its changes.
 
     Attributes:
-        policy: the name of the policy at work; the engine sets it.
+        policy: the name of the policy that makes the changes; the engine sets it.
         operations: the changes, in order.
     """
 
@@ -63,12 +63,12 @@ class PodEditor:
         self.operations.append(Operation(path, value, self.policy))
 
     def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:
-        """Set a member, which is at ``path``."""
+        """Set the member at ``path``."""
         setattr(owner, member, value)
         self._add(path, value if isinstance(value, int) else as_json(value))
 
     def _append(self, owner: msgspec.Struct, member: str, path: str, item: msgspec.Struct) -> None:
-        """Append to the list in a member, which is at ``path``. Create the list if it is missing."""
+        """Append to the list at ``path``. Create the list if it is missing."""
         items = getattr(owner, member)
         if items is None:
             self._set(owner, member, path, [item])
@@ -77,11 +77,11 @@ class PodEditor:
             self._add(f"{path}/-", as_json(item))
 
     def add_toleration(self, toleration: Toleration) -> None:
-        """Append a toleration. The caller has checked that no existing one covers it."""
+        """Append a toleration. The caller checks first that no existing toleration covers it."""
         self._append(self.pod.spec, "tolerations", "/spec/tolerations", toleration)
 
     def add_node_selector(self, key: str, value: str) -> None:
-        """Add one entry to ``nodeSelector``. The caller has checked that the key is absent."""
+        """Add one entry to ``nodeSelector``. The caller checks first that the key is absent."""
         spec = self.pod.spec
         if spec.nodeSelector is None:
             self._set(spec, "nodeSelector", "/spec/nodeSelector", {key: value})
@@ -90,11 +90,11 @@ class PodEditor:
             self._add(f"/spec/nodeSelector{pointer((key,))}", value)
 
     def require(self, *alternatives: Sequence[Requirement]) -> None:
-        """Require one of these alternatives, each a list of requirements that AND, in the required node affinity.
+        """Require one of the alternatives in the required node affinity. Each is a list of ANDed requirements.
 
-        Terms OR, so an existing term becomes one for each alternative: the first goes into it, and copies of it with
-        the others are appended. A term without any requirement matches no node and is left alone: with a requirement it
-        would begin to match.
+        Terms are ORed, so each existing term gets the first alternative, and a copy of the term is appended for each
+        further alternative. A term without requirements matches no node. It stays unchanged, because with a requirement
+        it would match nodes.
         """
         if (required := required_of(self.pod.spec)) is None:
             alternatives_of_pod = [NodeSelectorTerm(list(alternative)) for alternative in alternatives]
@@ -118,7 +118,7 @@ class PodEditor:
             self._append(required, "terms", path, term)
 
     def prefer(self, weight: int, *requirements: Requirement) -> None:
-        """Append a preferred node affinity term with these requirements, which AND."""
+        """Append a preferred node affinity term with these ANDed requirements."""
         term = PreferredTerm(weight, NodeSelectorTerm(list(requirements)))
         affinity = self.pod.spec.affinity
         if affinity is not None and affinity.nodeAffinity is not None:
@@ -127,16 +127,16 @@ class PodEditor:
             self._add_node_affinity(_PREFERRED, [term])
 
     def gate(self, name: str, *, closed: bool) -> None:
-        """Add a scheduling gate, or remove it."""
+        """Add a scheduling gate if it is ``closed``. Otherwise, remove it."""
         path = "/spec/schedulingGates"
         if closed:
             self._append(self.pod.spec, "schedulingGates", path, SchedulingGate(name))
         else:
-            kept = [gate for gate in self.pod.spec.schedulingGates or () if gate.name != name]
-            self._set(self.pod.spec, "schedulingGates", path, kept)
+            others = [gate for gate in self.pod.spec.schedulingGates or () if gate.name != name]
+            self._set(self.pod.spec, "schedulingGates", path, others)
 
     def set_grace(self, seconds: int) -> None:
-        """Set ``terminationGracePeriodSeconds``, replacing any value."""
+        """Set ``terminationGracePeriodSeconds``. Overwrite any existing value."""
         self._set(self.pod.spec, "terminationGracePeriodSeconds", "/spec/terminationGracePeriodSeconds", seconds)
 
     def set_pre_stop(self, index: int, handler: Handler) -> None:
@@ -149,7 +149,7 @@ class PodEditor:
             self._set(container.lifecycle, "preStop", f"{path}/preStop", handler)
 
     def _add_node_affinity(self, member: str, value: Any) -> None:
-        """Set a member of the node affinity, with its missing parents."""
+        """Set a member of the node affinity. Create its missing parents."""
         affinity = self.pod.spec.affinity
         if affinity is None:
             self._set(self.pod.spec, "affinity", _AFFINITY, Affinity(NodeAffinity(**{member: value})))
@@ -160,10 +160,10 @@ class PodEditor:
 
 
 def native_sleep(seconds: int) -> Handler:
-    """Return a preStop sleep that needs API server and kubelet 1.30 or newer, and nothing in the image."""
+    """Return a native preStop sleep. It requires API server and kubelet 1.30 or later, and nothing in the image."""
     return Handler(sleep=Sleep(seconds))
 
 
 def exec_sleep(seconds: int) -> Handler:
-    """Return a preStop sleep for older clusters, which needs a shell in the image and does not suit Windows."""
+    """Return a preStop sleep for older clusters. It requires a shell in the image, and doesn't work on Windows."""
     return Handler(exec=ExecAction(("/bin/sh", "-c", f"sleep {seconds}")))

@@ -1,4 +1,4 @@
-"""Fill in members of plain JSON in place, skipping what has the wrong type, and the tables of what to fill in."""
+"""Fill in members of plain JSON, in place, from tables of defaults. Skip values of the wrong type."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import msgspec
 from webhook.kube.quantity import canonical_quantity
 
 AnyJSON: TypeAlias = Any
-"""A value of a manifest that has not been validated yet."""
+"""An unvalidated value from a manifest."""
 
 Members: TypeAlias = dict[str, Any]
 AtPaths: TypeAlias = dict[str, Members]
 
 
 class Tables(msgspec.Struct, frozen=True, rename="camel"):
-    """The API server's defaults as data: ``defaults.json``. Keys of kinds are ``group/kind``, keys of places are paths.
+    """The API server's defaults as data: ``defaults.json``. Kinds are keyed by ``group/kind``, and fields by path.
 
     Attributes:
-        created_pod: what a plugin gives a Pod; ``priority`` only if it has no PriorityClass.
+        created_pod: fields that an admission plugin sets; it sets ``priority`` only without a PriorityClass.
         probe: defaults that also replace zero.
-        volume_sources: by the source of a volume.
-        workloads: of the spec of kinds that hold a pod template.
-        rolling_updates: of a strategy of this type, by kind.
-        quantities: places of quantities, by kind.
-        services: of the spec of a Service, by its type.
+        volume_sources: defaults by volume source.
+        workloads: defaults of the spec of kinds that contain a pod template.
+        rolling_updates: defaults of the RollingUpdate strategy, by kind.
+        quantities: paths of quantities, by kind.
+        services: defaults of the spec of a Service, by its type.
     """
 
     pod_spec: Members
@@ -52,13 +52,13 @@ TABLES: Final = msgspec.json.decode(Path(__file__).with_name("defaults.json").re
 
 
 def canonical(quantities: AnyJSON, names: tuple[str, ...] | None = None) -> None:
-    """Write quantities in their canonical form: all in a mapping, or those with these names."""
+    """Convert quantities to their canonical form: all in a mapping, or only those with these names."""
     for name in quantities.keys() if names is None else quantities.keys() & names:
         quantities[name] = canonical_quantity(quantities[name])
 
 
 def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
-    """Set members that are missing or an empty string, recursively."""
+    """Set missing members and members that are an empty string, recursively."""
     for key, default in defaults.items():
         current = target.get(key)
         nested = isinstance(default, dict)
@@ -69,25 +69,25 @@ def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
 
 
 def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
-    """Set members that are missing, zero or empty."""
+    """Set members that are missing, zero, or empty."""
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
 
 
 def mapping(value: AnyJSON, *path: str) -> AnyJSON:
-    """Return the mapping at the path, or a new empty one if there is none."""
+    """Return the mapping at the path, or a new empty mapping if there is none."""
     for field in path:
         value = value.get(field) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
-    """Return the mappings in a list. Return an empty list if the field is no list."""
+    """Return the mappings in a list. Return an empty list if the field isn't a list."""
     items = parent.get(field)
     return [item for item in items if isinstance(item, dict)] if items and isinstance(items, list) else []
 
 
 def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
-    """Return the mappings at a path: ``spec.ports[*]`` is each mapping in a list, the empty path the value itself."""
+    """Return the mappings at a path. ``spec.ports[*]`` selects the items of a list; an empty path, the value itself."""
     mappings = [value]
     for field, is_list in _steps(path):
         if is_list:
@@ -101,12 +101,12 @@ def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
 
 @cache
 def _steps(path: str) -> list[tuple[str, bool]]:
-    """Return the fields of a path, and whether each is a list."""
+    """Split a path into its fields, each with whether it is a list."""
     return [(step.removesuffix("[*]"), step.endswith("[*]")) for step in path.split(".") if step]
 
 
 def fill_at(value: AnyJSON, defaults: dict[str, dict[str, AnyJSON]]) -> None:
-    """Fill in the mappings that are at these paths, if there are any."""
+    """Fill in the mappings at these paths, if there are any."""
     for path, members in defaults.items():
         for target in mappings_at(value, path):
             fill(target, members)

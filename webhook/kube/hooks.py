@@ -1,7 +1,7 @@
-"""Read how long the lifecycle hooks of a Pod take.
+"""Estimate how long the lifecycle hooks of a Pod take.
 
-The time of a hook is known if its commands only sleep, or if `timeout` bounds them. No shell is parsed: the time of
-anything else is unknown.
+The time of a hook is known if its commands only sleep, or if `timeout` limits them. The time of any other command is
+unknown, because spotgate doesn't parse shell scripts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Handler, Pod
 
 FOREVER: Final = 999_999_999
-"""The seconds of a sleep that never ends, such as `sleep infinity`: thirty years."""
+"""The seconds of an endless sleep, such as `sleep infinity`: about 30 years."""
 
 _SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "zsh", "ksh"})
 _INSTANT: Final = frozenset({"", "exec", "env", "busybox", "nohup", "command", "true", ":", "set", "-e", "exit", "0"})
-"""Words that take no time, or run the command that follows."""
+"""Words that take no time, or that run the command after them."""
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86400}
 _DURATION: Final = r"(?:[0-9]{1,9}(?:\.[0-9]{0,9})?[smhd]?|inf(?:inity)?)(?![\w.$])"
 _ARGUMENTS: Final = r"""(?:'[^']*'|"[^"]*"|[^;&|()\n'"])*"""
@@ -34,18 +34,18 @@ _TIMED: Final = re.compile(
     rf"|(?<![\w.$-])(?:sleep((?:[ \t]+{_DURATION})+)|timeout[ \t]+(?=[0.]*[1-9i])({_DURATION}){_ARGUMENTS})",
     re.ASCII,
 )
-"""A comment, an `echo`, a sleep with its durations, or a `timeout` with its bound. A bound of 0 bounds nothing."""
+"""A comment, an `echo`, a sleep with its durations, or a `timeout` with its limit. A limit of 0 means no limit."""
 _SEPARATORS: Final = re.compile(r"[\s;&|()]+")
 _LONGEST_COMMAND: Final = 4096
-"""Characters of a command that are read: hooks have some dozens."""
+"""The maximum length of a command to analyze, in characters. Typical hooks have a few dozen."""
 
 
 class HookTime(NamedTuple):
     """The time that a hook takes.
 
     Attributes:
-        seconds: the seconds of all its sleeps.
-        exact: the hook takes no longer than that.
+        seconds: the total of its sleeps and time limits.
+        exact: whether the hook takes no longer than that.
     """
 
     seconds: int
@@ -53,10 +53,10 @@ class HookTime(NamedTuple):
 
 
 class HookSleep(msgspec.Struct, frozen=True):
-    """A lifecycle hook that sleeps: preStop or postStart.
+    """A preStop or postStart hook that sleeps.
 
     Attributes:
-        native: it is the API's own ``sleep``, which the API server checks against the grace period.
+        native: whether it is a ``sleep`` action, which the API server checks against the grace period.
     """
 
     placed: PlacedContainer
@@ -71,7 +71,7 @@ class HookSleep(msgspec.Struct, frozen=True):
 
 
 def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
-    """Yield every lifecycle hook that sleeps, with the native ``sleep`` or in its command."""
+    """Yield every lifecycle hook that sleeps, with the native ``sleep`` action or in its command."""
     for placed in containers(pod):
         for hook in ("preStop", "postStart") if placed.container.lifecycle is not None else ():
             handler: Handler | None = getattr(placed.container.lifecycle, hook)
@@ -80,17 +80,17 @@ def hook_sleeps(pod: Pod) -> Iterator[HookSleep]:
 
 
 def longest_sleep(pod: Pod) -> int:
-    """Return the longest sleep in a lifecycle hook, in seconds; 0 if there is none."""
+    """Return the longest sleep of a lifecycle hook, in seconds, or 0 if there is none."""
     return max((sleep.seconds for sleep in hook_sleeps(pod)), default=0)
 
 
 def spelled(seconds: int) -> str:
-    """Return the time of a sleep as text: ``15 s``, or ``forever``."""
+    """Format the time of a sleep: ``15 s``, or ``forever``."""
     return "forever" if seconds >= FOREVER else f"{seconds} s"
 
 
 def unknown_hook(pod: Pod) -> str:
-    """Return the name of the first container whose preStop hook takes an unknown time; empty if there is none."""
+    """Return the name of the first container whose preStop hook takes an unknown time, or an empty string."""
     for placed in containers(pod):
         lifecycle = placed.container.lifecycle
         if lifecycle is not None and lifecycle.preStop is not None and not time_of(lifecycle.preStop).exact:
@@ -101,9 +101,10 @@ def unknown_hook(pod: Pod) -> str:
 def time_of(handler: Handler) -> HookTime:
     """Return how long a hook takes.
 
-    The kubelet waits for the answer to an ``httpGet`` without a limit (``insecureContainerLifecycleHTTPClient`` in
+    The time of an ``httpGet`` hook is unknown. The kubelet has no timeout for the response
+    (``insecureContainerLifecycleHTTPClient`` in
     https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/kubelet.go), and an endpoint that drains
-    connections answers when they are closed (https://projectcontour.io/docs/main/redeploy-envoy/): its time is unknown.
+    connections responds only after they are closed (https://projectcontour.io/docs/main/redeploy-envoy/).
     """
     if handler.sleep is not None:
         return HookTime(handler.sleep.seconds, exact=True)
@@ -112,13 +113,13 @@ def time_of(handler: Handler) -> HookTime:
         return HookTime(0, exact=False)
     durations = " ".join(f"{match[1] or ''} {match[2] or ''}" for match in _TIMED.finditer(text)).split()
     others = {word.rpartition("/")[2] for word in _SEPARATORS.split(_TIMED.sub("", text))}
-    # What a shell expands or unquotes may hide a command.
+    # Shell expansions and quotes may hide a command.
     exact = others <= _INSTANT and not set("\\`$") & set(text)
     return HookTime(min(math.ceil(sum(map(_seconds, durations))), FOREVER), exact)
 
 
 def _script(command: Sequence[str]) -> str:
-    """Return the script that a shell runs, or the command as a shell would take it. `timeout` bounds a script."""
+    """Return the script of a ``sh -c`` command without `timeout`. Quote and join the words of any other command."""
     programs = {word.rpartition("/")[2] for word in command[:-2]}
     if programs & _SHELLS and "timeout" not in programs and command[-2].startswith("-") and command[-2].endswith("c"):
         return command[-1]
@@ -126,5 +127,5 @@ def _script(command: Sequence[str]) -> str:
 
 
 def _seconds(duration: str) -> float:
-    """Return the seconds in ``15``, ``0.5s``, ``2m`` or ``infinity``."""
+    """Convert ``15``, ``0.5s``, ``2m``, or ``infinity`` to seconds."""
     return FOREVER if duration.startswith("inf") else float(duration.rstrip("smhd")) * _UNITS.get(duration[-1], 1)

@@ -1,4 +1,4 @@
-"""Build Pods from workloads that keep their fields elsewhere than in a pod template."""
+"""Build Pods from workloads that have no pod template."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 Steps = tuple[str | int, ...]
-"""A field path: the names of members, and the indexes of items."""
+"""A field path: member names and list indexes."""
 
 _MEMBERS: Final = ("labels", "annotations")
 _INHERITED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName")
-"""Fields of a Pod's spec that a workload gives to all its Pods that do not say otherwise: where to run."""
+"""The placement fields that Pods inherit from their workload, unless they set them."""
 _GPU: Final = "nvidia.com/gpu"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of labels, annotations, and fields of the spec that an object gives to all its Pods.
+    """The paths of the labels, annotations, and spec fields that all Pods of an object inherit.
 
     Attributes:
-        whole: it is the spec of a pod template, and every field of it counts.
+        whole: whether the spec is that of a pod template, so that Pods inherit every field.
     """
 
     metadata: Steps | None = None
@@ -40,16 +40,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The places of a Pod's fields. Paths are relative to the place that the template path names.
+    """The paths of a Pod's fields, relative to the template path.
 
     Attributes:
-        metadata: what holds labels and annotations; None if they are only inherited.
-        spec: what holds the fields of the Pod's spec.
-        containers: fields of the spec that hold a container, or a list of them, in addition to ``containers``.
-        gpus: the field with the number of GPUs that the Pod requests, if it is not among its containers' resources; or
-            with a map of the resource's ``name`` and the ``quantity``.
-        inherits: what holds for all Pods of the object, the more particular first.
-        written: the fields of the spec that can be written there; None for all.
+        metadata: path of the labels and annotations; None if the Pod only inherits them.
+        spec: path of the fields of the Pod's spec.
+        containers: paths in the spec of further containers, or lists of containers, in addition to ``containers``.
+        gpus: path of the number of GPUs, or of a map with the resource's ``name`` and ``quantity``; empty if the
+            containers request their GPUs.
+        inherits: the sources that all Pods of the object inherit from, most specific first.
+        written: the spec fields that a patch can set there; None for all.
     """
 
     metadata: Steps | None = ("metadata",)
@@ -60,13 +60,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     written: frozenset[str] | None = None
 
     def metadata_of(self, path: Steps) -> Steps:
-        """Return the path of what holds labels and annotations, for the Pod at a path."""
+        """Return the path of the labels and annotations of the Pod at a path."""
         if self.metadata is not None:
             return (*path, *self.metadata)
         return next((source.metadata for source in self.inherits if source.metadata is not None), path)
 
     def pod(self, root: object, place: FoundTemplate) -> LaidOutPod | None:
-        """Return the Pod at a place in the object ``root``, or None if there is no container: it makes no Pods."""
+        """Build the Pod at a place in the object ``root``. Return None if the place has no containers."""
         path, holder = place.path, place.value
         metadata, inherited = self._metadata(root, holder)
         spec = member(holder, self.spec)
@@ -93,7 +93,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return LaidOutPod(path, place.identity, value, self, moved, inherited, copied)
 
     def _inherit(self, root: object, spec: dict[str, Any], inherited: dict[Steps, Steps]) -> dict[str, Any]:
-        """Add the fields that the Pod inherits to its spec, and their places to ``inherited``. Return the fields."""
+        """Add inherited fields to the Pod's spec, and their paths to ``inherited``. Return the added fields."""
         copied: dict[str, Any] = {}
         for source in self.inherits:
             source_spec = member(root, source.spec) if source.spec is not None else None
@@ -104,7 +104,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return copied
 
     def _metadata(self, root: object, holder: dict[str, Any]) -> tuple[dict[str, Any], dict[Steps, Steps]]:
-        """Return labels and annotations of the Pod, and the places of those that it inherits."""
+        """Return the Pod's labels and annotations, and the paths of the inherited ones."""
         own = member(holder, self.metadata) if self.metadata is not None else None
         metadata = {name: own[name] for name in _MEMBERS if name in own} if isinstance(own, dict) else {}
         places: dict[Steps, Steps] = {}
@@ -121,11 +121,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundTemplate(msgspec.Struct, frozen=True):
-    """A pod template of an object.
+    """A pod template in an object.
 
     Attributes:
-        identity: what tells it from the other templates.
-        value: its plain value, with ``metadata`` and ``spec``.
+        identity: the path with names in place of indexes, so that reordering a list doesn't change it.
+        value: its plain JSON, with ``metadata`` and ``spec``.
     """
 
     path: Steps
@@ -133,23 +133,23 @@ class FoundTemplate(msgspec.Struct, frozen=True):
     value: dict[str, Any]
 
     def field(self, text: str) -> str:
-        """Return the field path in the object of a field path in the Pod."""
+        """Convert a field path in the Pod to a field path in the object."""
         return ".".join(filter(None, (field_path(self.path), text)))
 
     def operations(self, operations: Iterable[Operation]) -> Iterable[Operation]:
-        """Return the operations on the Pod as operations on the object."""
+        """Convert operations on the Pod to operations on the object."""
         prefix = pointer(self.path)
         return [replace(operation, path=prefix + operation.path) for operation in operations]
 
 
 class LaidOutPod(FoundTemplate, frozen=True):
-    """A Pod built from an object whose fields are elsewhere than in a pod template.
+    """A Pod built from an object without a pod template.
 
     Attributes:
-        layout: where its fields stand below ``path``.
-        moved: containers, by their path in the Pod.
-        inherited: labels, annotations and fields of the spec, by their path in the Pod, that the object gives all Pods.
-        copied: those fields of the spec.
+        layout: the paths of its fields, relative to ``path``.
+        moved: the paths of containers in the object, by their path in the Pod.
+        inherited: the paths of inherited labels, annotations, and spec fields in the object, by their path in the Pod.
+        copied: the inherited fields of the spec.
     """
 
     layout: Layout
@@ -158,7 +158,7 @@ class LaidOutPod(FoundTemplate, frozen=True):
     copied: Mapping[str, Any]
 
     def field(self, text: str) -> str:
-        """Return the field path in the object of a field path in the Pod."""
+        """Convert a field path in the Pod to a field path in the object."""
         for inside, place in (*self.moved.items(), *self.inherited.items(), *self._roots()):
             before = field_path(inside)
             if text == before or (text.startswith(before) and text[len(before)] in ".["):
@@ -166,13 +166,13 @@ class LaidOutPod(FoundTemplate, frozen=True):
         return FoundTemplate.field(self, text)
 
     def root(self, member: str) -> Steps:
-        """Return the path of the Pod's ``metadata`` or ``spec``."""
+        """Return the path in the object of the Pod's ``metadata`` or ``spec``."""
         return self._place((member,))
 
     def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
-        """Yield the operations on the Pod as operations on the object. Leave out those that it has no field for.
+        """Convert operations on the Pod to operations on the object. Skip fields that the object doesn't have.
 
-        A field of the Pod replaces the one that all Pods inherit, which is copied first.
+        A Pod's field overrides the inherited one, so an operation on an inherited field copies the field first.
         """
         copied = dict(self.copied)
         for operation in operations:
@@ -181,7 +181,7 @@ class LaidOutPod(FoundTemplate, frozen=True):
             if self.layout.written is not None and field not in self.layout.written:
                 continue
             if field in copied:
-                value = msgspec.to_builtins(copied.pop(field))  # a copy: what is added to it must not change the object
+                value = msgspec.to_builtins(copied.pop(field))  # a copy, so that additions don't change the object
                 yield replace(operation, path=pointer((*self.path, *self.layout.spec, field)), value=value)
             yield replace(operation, path=pointer(self._place(steps)))
 
@@ -197,9 +197,9 @@ class LaidOutPod(FoundTemplate, frozen=True):
 
 
 def steps_of(text: str) -> Steps:
-    """Return a path of member names; ``.`` and an empty text are the place itself.
+    """Parse a path of member names. ``.`` and an empty text are the place itself.
 
-    Raise ValueError if the text is not such a path.
+    Raise ValueError if the text isn't a path of member names.
     """
     steps = tuple(text.split(".")) if text not in {"", "."} else ()
     if not all(step.isalnum() for step in steps):
@@ -208,7 +208,7 @@ def steps_of(text: str) -> Steps:
 
 
 def member(value: object, path: Steps) -> object:
-    """Return the member of a JSON object at a path of names, or None."""
+    """Return the value at a path of member names, or None."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
@@ -222,7 +222,7 @@ def _containers(value: object, path: Steps) -> Iterator[tuple[Steps, Any]]:
 
 
 def _with_gpus(containers: object, count: object) -> object:
-    """Return the containers with the GPUs among the limits of the first."""
+    """Return the containers, with the GPUs in the limits of the first one."""
     name: object = _GPU
     if isinstance(count, dict):
         name, count = count.get("name") or _GPU, count.get("quantity")

@@ -1,6 +1,6 @@
-"""The fields of a Pod that spotgate reads, typed. `webhook.kube.pod_decoding` decodes them.
+"""Define the types of the Pod fields that spotgate reads. `webhook.kube.pod_decoding` decodes them.
 
-Field names are the API's own. ``None`` is an absent or null field.
+Field names are those of the API. ``None`` is an absent or null field.
 
 Source: https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37/#pod-v1-core
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 DEFAULT_GRACE_SECONDS: Final = 30
-"""The API server writes this into ``terminationGracePeriodSeconds`` before any webhook sees the Pod."""
+"""The default of ``terminationGracePeriodSeconds``, which the API server sets before it calls webhooks."""
 
 ResourceQuantity: TypeAlias = str | int | float
 
@@ -20,7 +20,7 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
 class OwnerReference(msgspec.Struct, frozen=True):
-    """An owner of the object. ``controller`` marks the one that manages it."""
+    """An owner of the object. ``controller`` marks the managing controller."""
 
     kind: str = ""
     name: str = ""
@@ -29,7 +29,7 @@ class OwnerReference(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """Return the API group; an empty string for the core group."""
+        """Return the API group, or an empty string for the core group."""
         return self.apiVersion.rpartition("/")[0]
 
     @property
@@ -55,7 +55,7 @@ class ObjectMeta(msgspec.Struct):
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A toleration. Empty operator: ``Equal``; empty effect: all effects; empty key with ``Exists``: all keys."""
+    """A toleration. Empty fields mean: operator ``Equal``, all effects, and, with ``Exists``, all keys."""
 
     key: str = ""
     operator: str = ""
@@ -65,7 +65,7 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node selector requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """A node selector requirement. The operator is In, NotIn, Exists, DoesNotExist, Gt, or Lt."""
 
     key: str
     operator: str
@@ -73,20 +73,20 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeSelectorTerm(msgspec.Struct, omit_defaults=True):
-    """Requirements that AND. A term without any matches no node."""
+    """ANDed requirements. A term without requirements matches no node."""
 
     matchExpressions: list[Requirement] | None = None
     matchFields: list[Requirement] | None = None
 
 
 class NodeSelector(msgspec.Struct, omit_defaults=True):
-    """Terms that OR."""
+    """ORed terms."""
 
     terms: list[NodeSelectorTerm] | None = msgspec.field(default=None, name="nodeSelectorTerms")
 
     @property
     def nodeSelectorTerms(self) -> list[NodeSelectorTerm]:  # noqa: N802 - the API's name
-        """Return the terms. The API server shows an empty list, which it rejects, as null."""
+        """Return the terms. The API server sends an empty list as null, and rejects it after admission."""
         return self.terms or []
 
 
@@ -98,32 +98,32 @@ class PreferredTerm(msgspec.Struct):
 
 
 class NodeAffinity(msgspec.Struct, omit_defaults=True):
-    """The node affinity, without the parts that only matter while the Pod runs."""
+    """The node affinity: required and preferred terms."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredTerm] | None = None
 
 
 class Affinity(msgspec.Struct, omit_defaults=True):
-    """The affinity. Pod (anti-)affinity is not read."""
+    """The affinity. spotgate doesn't read Pod affinity and anti-affinity."""
 
     nodeAffinity: NodeAffinity | None = None
 
 
 class Sleep(msgspec.Struct, frozen=True):
-    """The native sleep of a lifecycle handler, in seconds."""
+    """The native ``sleep`` action of a lifecycle handler."""
 
     seconds: int = 0
 
 
 class ExecAction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command run in the container."""
+    """A command to run in the container."""
 
     command: tuple[str, ...] | None = None
 
 
 class Handler(msgspec.Struct, omit_defaults=True):
-    """A lifecycle handler. At most one of these is set; other handlers are not read."""
+    """A lifecycle handler. At most one field is set. spotgate doesn't read other handlers."""
 
     sleep: Sleep | None = None
     exec: ExecAction | None = None
@@ -144,7 +144,7 @@ class ResourceClaimRef(msgspec.Struct, frozen=True):
 
 
 class Resources(msgspec.Struct):
-    """Compute resources. Quantities stay as they are written."""
+    """Compute resources. Quantities stay as written."""
 
     limits: dict[str, ResourceQuantity] | None = None
     requests: dict[str, ResourceQuantity] | None = None
@@ -158,7 +158,7 @@ class ContainerPort(msgspec.Struct, frozen=True):
 
 
 class ContainerProbe(msgspec.Struct, frozen=True):
-    """A probe of a container. Its fields are not read."""
+    """A probe of a container. spotgate doesn't read its fields."""
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct):
-    """A container of any of the three lists."""
+    """An init, app, or ephemeral container."""
 
     name: str = ""
     image: str = ""
@@ -183,33 +183,33 @@ class Container(msgspec.Struct):
 
 
 class PodOS(msgspec.Struct, frozen=True):
-    """The operating system: linux or windows."""
+    """The Pod's operating system: linux or windows."""
 
     name: str = ""
 
 
 class EmptyDir(msgspec.Struct, frozen=True):
-    """A volume that lives as long as the Pod, on its node. ``medium`` is empty, ``Memory`` or huge pages."""
+    """A volume on the node, deleted with the Pod. ``medium`` is empty, ``Memory``, or huge pages."""
 
     medium: str = ""
 
 
 class HostPath(msgspec.Struct, frozen=True):
-    """A file or folder of the node."""
+    """A file or directory on the node."""
 
     path: str = ""
     type: str | None = None
 
 
 class ClaimSource(msgspec.Struct, frozen=True):
-    """A volume that outlives the Pod."""
+    """A PersistentVolumeClaim, which outlives the Pod."""
 
     claimName: str = ""
     readOnly: bool | None = None
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A volume. Its other sources (configMap, projected, csi ...) are not read."""
+    """A volume. spotgate doesn't read other sources (configMap, projected, csi)."""
 
     name: str = ""
     emptyDir: EmptyDir | None = None
@@ -218,13 +218,13 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class SchedulingGate(msgspec.Struct, frozen=True):
-    """A gate that keeps the scheduler off the Pod."""
+    """A scheduling gate, which keeps the Pod from being scheduled."""
 
     name: str = ""
 
 
 class PodSpec(msgspec.Struct):
-    """The fields of a Pod's spec that decide where it runs and how it stops."""
+    """The fields of a Pod's spec that determine where it runs and how it stops."""
 
     ordinary: list[Container] | None = msgspec.field(default=None, name="containers")
     initContainers: list[Container] | None = None
@@ -247,12 +247,12 @@ class PodSpec(msgspec.Struct):
 
     @property
     def containers(self) -> list[Container]:
-        """Return the ordinary containers. The API server shows an empty list, which it rejects, as null."""
+        """Return the app containers. The API server sends an empty list as null, and rejects it after admission."""
         return self.ordinary or []
 
     @property
     def all_containers(self) -> list[Container]:
-        """Return the containers of all three lists."""
+        """Return the app, init, and ephemeral containers."""
         return [*self.containers, *(self.initContainers or ()), *(self.ephemeralContainers or ())]
 
 
@@ -264,12 +264,12 @@ class Pod(msgspec.Struct):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the labels; empty if there are none."""
+        """Return the labels, or an empty dict."""
         return self.metadata.labels or {}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Return the annotations; empty if there are none."""
+        """Return the annotations, or an empty dict."""
         return self.metadata.annotations or {}
 
     @property

@@ -1,4 +1,4 @@
-"""Decode Pods and pod templates. Everything that spotgate does not read is skipped."""
+"""Decode Pods and pod templates. Skip the fields that spotgate doesn't read."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
 
 
 def pod_from_template(template: object, field: str, counts: bounds.Counts | None = None) -> Pod:
-    """Convert the plain value of a pod template at ``field`` into a Pod.
+    """Convert the plain JSON of the pod template at ``field`` to a Pod.
 
-    The Pod is added to ``counts``, those of the same object's templates so far.
+    Add the Pod's items to ``counts``, the total of all templates of the object.
 
     Raises:
         MalformedObjectError: a field has the wrong type.
@@ -49,8 +49,8 @@ def pod_from_template(template: object, field: str, counts: bounds.Counts | None
         try:
             pod = msgspec.convert(template, Pod)
         except msgspec.ValidationError:
-            # A null in a custom resource is dropped by the API server where the schema has the field, else by the
-            # controller that decodes it.
+            # If the CRD's schema has the field, the API server drops nulls in custom resources. Otherwise, the
+            # controller drops them when it decodes the object.
             pod = msgspec.convert(_without_nulls(template), Pod)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedObjectError.of(error, field, template) from None
@@ -65,7 +65,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _is_small(pod: Pod) -> bool:
-    """Return whether the Pod is clearly smaller than any bound. This takes a fifth of the time of counting."""
+    """Return whether the Pod is clearly within every bound. This check takes a fifth of the time of `counted`."""
     spec, metadata = pod.spec, pod.metadata
     if spec.affinity is not None:
         return False
@@ -81,7 +81,7 @@ def _is_small(pod: Pod) -> bool:
 
 
 def counted(pod: Pod) -> Iterator[tuple[bounds.Bound, int]]:
-    """Yield each bound that applies to the Pod, and how much of it the Pod has."""
+    """Yield each bound that applies to the Pod, with the Pod's number of items."""
     spec, metadata = pod.spec, pod.metadata
     yield bounds.LABELS, len(metadata.labels or ())
     yield bounds.ANNOTATIONS, len(metadata.annotations or ())
@@ -102,6 +102,6 @@ def _counted_affinity(affinity: NodeAffinity, selected: int) -> Iterator[tuple[b
     terms = required.nodeSelectorTerms if required is not None else []
     preferred = [weighted.preference for weighted in affinity.preferredDuringSchedulingIgnoredDuringExecution or ()]
     parts = [part for term in (*terms, *preferred) for part in (term.matchExpressions, term.matchFields) if part]
-    # A term without requirements costs as much as one with one.
+    # A term without requirements costs as much as a term with one requirement.
     yield bounds.REQUIREMENTS, len(terms) * (selected + 1) + len(preferred) + sum(map(len, parts))
     yield bounds.VALUES, sum(len(requirement.values or ()) for requirements in parts for requirement in requirements)

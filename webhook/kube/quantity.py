@@ -1,4 +1,4 @@
-"""Read quantities (``500m``, ``1.5Gi``), and write them in the canonical form of the API server.
+"""Parse quantities (``500m``, ``1.5Gi``), and convert them to the API server's canonical form.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
@@ -16,11 +16,11 @@ _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MILLI: Final = _DECIMAL.index("m")
 _ONE: Final = _DECIMAL.index("")
 _LENGTH: Final = 24
-"""Characters of a quantity that is parsed: the greatest there is, 2**63 - 1, has 19 digits."""
+"""The maximum length of a quantity to parse, in characters. The largest quantity, 2**63 - 1, has 19 digits."""
 
 
 def amount_of(value: object) -> Decimal | None:
-    """Return the amount of a quantity. Return None if the value is no quantity."""
+    """Return the amount of a quantity, or None if the value isn't a quantity."""
     quantity = _read(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     return quantity[0] if quantity is not None else None
 
@@ -28,7 +28,7 @@ def amount_of(value: object) -> Decimal | None:
 def canonical_quantity(value: Any) -> Any:
     """Return a quantity in its canonical form, rounded up to a thousandth. Return other values unchanged.
 
-    ``0.5`` becomes ``500m``, the number 1000 ``1k``, ``2048Mi`` ``2Gi``; ``1500Mi`` stays.
+    ``0.5`` becomes ``500m``, the number 1000 becomes ``1k``, ``2048Mi`` becomes ``2Gi``, and ``1500Mi`` stays.
     """
     text = str(value)
     canonical = _canonical(text) if len(text) <= _LENGTH else None
@@ -37,7 +37,7 @@ def canonical_quantity(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _canonical(text: str) -> str | None:
-    """Return the canonical form, or None if the text is no quantity. Manifests repeat theirs."""
+    """Return the canonical form, or None if the text isn't a quantity. Cached, because manifests repeat quantities."""
     quantity = _read(text)
     if quantity is None:
         return None
@@ -46,7 +46,7 @@ def _canonical(text: str) -> str | None:
     if not thousandths:
         return "0"
     units, rest = divmod(thousandths, 1000)
-    if binary and not rest and abs(units) >= 1024:  # noqa: PLR2004 - below one Ki it is written as a decimal
+    if binary and not rest and abs(units) >= 1024:  # noqa: PLR2004 - amounts below 1Ki are decimal
         whole, times = _divide(units, 1024, len(_BINARY) - 1)
         return f"{whole}{_BINARY[times]}"
     whole, times = _divide(thousandths, 1000, len(_DECIMAL) - 1 - _MILLI)
@@ -57,7 +57,7 @@ def _canonical(text: str) -> str | None:
 
 
 def _read(value: object) -> tuple[Decimal, bool, bool] | None:
-    """Return the amount, whether it has a binary suffix, and whether it has an exponent."""
+    """Return the amount, whether it has a binary suffix, and whether it has an exponent. Return None if malformed."""
     text = str(value)
     match = _QUANTITY.fullmatch(text) if len(text) <= _LENGTH else None
     if match is None:
@@ -74,7 +74,7 @@ def _read(value: object) -> tuple[Decimal, bool, bool] | None:
 
 
 def _divide(number: int, divisor: int, limit: int) -> tuple[int, int]:
-    """Divide as long as nothing is left over. Return the quotient and the number of divisions."""
+    """Divide while the remainder is zero. Return the quotient and the number of divisions."""
     times = 0
     while times < limit and number % divisor == 0:
         number //= divisor

@@ -1,8 +1,8 @@
-"""Map kinds to resources: manifests name kinds, the API server and policies name resources.
+"""Map kinds to resources. Manifests name kinds, while the API server and policies name resources.
 
-A server knows the mapping from discovery. Without one there are the built-in kinds, and the CRDs among the manifests.
+A cluster returns its mapping in discovery. Without a cluster, spotgate maps built-in kinds and the manifests' CRDs.
 
-Source: discovery of Kubernetes 1.37 with every API enabled, and the kinds in k8s.io/api that a feature gate hides.
+Source: discovery of Kubernetes 1.37 with every API enabled, and the kinds in k8s.io/api behind a feature gate.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 CRD_GROUP: Final = "apiextensions.k8s.io"
 CRD_KIND: Final = "CustomResourceDefinition"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
-"""The label with its name that the API server gives each Namespace."""
+"""The label that the API server sets on each Namespace. Its value is the name of the Namespace."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A kind of object as the API server serves it.
+    """A resource that the API server serves.
 
     Attributes:
-        plural: the resource name: ``nodepools``.
+        plural: the resource name, such as ``nodepools``.
     """
 
     group: str
@@ -35,12 +35,12 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 def resource_of(group: str, kind: str) -> Resource | None:
-    """Return the built-in resource of a kind. Return None for any other kind."""
+    """Return the built-in resource of a kind, or None for any other kind."""
     return _BUILT_IN.get((group, kind))
 
 
 def resource_named(group: str, plural: str) -> Resource | None:
-    """Return the built-in resource of this name, or None."""
+    """Return the built-in resource with this name, or None."""
     return _BY_NAME.get((group, plural))
 
 
@@ -50,9 +50,9 @@ def built_in_resources(group: str) -> list[Resource]:
 
 
 def versions_of(group: str, plural: str) -> frozenset[str]:
-    """Return the versions in which current Kubernetes releases serve a built-in resource; none if they still change.
+    """Return the versions in which current Kubernetes releases serve a built-in resource.
 
-    For ``*`` return the versions of all resources of the group.
+    For ``*``, return the versions of all resources in the group. Return an empty set if versions still change.
     """
     if plural != "*":
         resource = _BY_NAME[group, plural]
@@ -63,17 +63,17 @@ def versions_of(group: str, plural: str) -> frozenset[str]:
 
 
 def groups_with(plural: str) -> list[str]:
-    """Return the API groups of Kubernetes itself that have a resource of this name."""
+    """Return the built-in API groups that have a resource with this name."""
     return [group for group, name in _BY_NAME if name == plural]
 
 
 def is_built_in(group: str) -> bool:
-    """Return whether the API group belongs to Kubernetes itself, so that all its resources are known."""
+    """Return whether the API group is built in, so that all its resources are known."""
     return group in BUILT_IN_GROUPS
 
 
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
-    """Return the resource that a CustomResourceDefinition defines. Return None if the document does not say."""
+    """Return the resource that a CustomResourceDefinition defines, or None if the document is incomplete."""
     match crd:
         case {
             "spec": {"group": str(group), "scope": str(scope), "names": {"kind": str(kind), "plural": str(plural)}}
@@ -83,11 +83,11 @@ def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
 
 
 class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
-    """The kinds of Kubernetes itself by API group, as discovery shows them: ``resources.json``.
+    """The built-in kinds by API group, from discovery: ``resources.json``.
 
     Attributes:
-        versions: served versions by group, if there are others than v1.
-        unsettled: kinds that are, or recently were, served in alpha or beta versions.
+        versions: served versions of the groups that don't serve only v1.
+        unsettled: kinds that current or recent releases serve in alpha or beta versions.
     """
 
     namespaced: dict[str, tuple[str, ...]]
@@ -99,11 +99,11 @@ class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
 _DISCOVERY: Final = msgspec.json.decode(Path(__file__).with_name("resources.json").read_bytes(), type=_Discovery)
 
 BUILT_IN_GROUPS: Final = _DISCOVERY.namespaced.keys() | _DISCOVERY.cluster_scoped.keys()
-"""The API groups of Kubernetes itself."""
+"""The built-in API groups of Kubernetes."""
 
 
 def plural_of(kind: str) -> str:
-    """Return the resource name of a built-in kind. Kubernetes forms all but one of them by this rule."""
+    """Return the resource name of a built-in kind. Only Endpoints is an exception from the rule."""
     name = kind.lower()
     if name == "endpoints":
         return name
@@ -113,7 +113,7 @@ def plural_of(kind: str) -> str:
 
 
 REMOVED_GROUPS: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})
-"""Former API groups of Kubernetes, which no current version serves."""
+"""Former API groups of Kubernetes that no current version serves."""
 
 _BUILT_IN: Final = {
     (group, kind): Resource(group, kind, plural_of(kind), namespaced)

@@ -1,4 +1,4 @@
-"""Match label selectors (metav1.LabelSelector), compiled."""
+"""Compile and match label selectors (metav1.LabelSelector)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LabelSelector:
-    """Requirements on labels that AND: ``(key, operator, values)`` with In, NotIn, Exists, DoesNotExist."""
+    """ANDed label requirements: ``(key, operator, values)`` with In, NotIn, Exists, or DoesNotExist."""
 
     __slots__ = ("requirements",)
 
@@ -23,7 +23,7 @@ class LabelSelector:
         return hash(self.requirements)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether all requirements hold. As in Kubernetes, NotIn also holds if the label is absent."""
+        """Return whether the labels meet all requirements. As in Kubernetes, NotIn also matches an absent label."""
         for key, operator, values in self.requirements:
             value = labels.get(key)
             match operator:
@@ -40,6 +40,6 @@ class LabelSelector:
         return True
 
     def could_match_with_others(self, known: Mapping[str, str]) -> bool:
-        """Return whether the selector fails on these labels but could match with further labels."""
-        given = LabelSelector(requirement for requirement in self.requirements if requirement[0] in known)
-        return given.matches(known) and not self.matches(known)
+        """Return whether the selector doesn't match these labels, but could match with additional labels."""
+        on_known = LabelSelector(requirement for requirement in self.requirements if requirement[0] in known)
+        return on_known.matches(known) and not self.matches(known)

@@ -1,4 +1,4 @@
-"""Find the pod templates inside workloads, as the WorkloadTemplates documents say."""
+"""Find the pod templates in workloads, as WorkloadTemplates documents describe them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from webhook.model.review import Request
 
 TEMPLATES_AT_MOST: Final = 128
-"""Pod templates, or maps of labels, in one object. Each takes 0.3 ms with 100 node pools; the largest RayClusters have
-about ten worker groups."""
+"""The maximum number of pod templates, or of label maps, in one object. Each takes 0.3 ms with 100 node pools; the
+largest RayClusters have about ten worker groups."""
 
 _SEGMENT: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*|\*)((?:\[\*\])?)")
 
@@ -33,7 +33,7 @@ class TemplatePath:
     """The field path of pod templates, such as ``spec.workerGroupSpecs[*].template``.
 
     Attributes:
-        layout: where the Pod's fields stand there, if it is not a pod template.
+        layout: the paths of the Pod's fields, if the object has no pod template there.
 
     Raise ValueError if the text is not a template path.
     """
@@ -55,16 +55,16 @@ class TemplatePath:
 
     @property
     def members(self) -> Iterator[str]:
-        """Return the fields that the path names."""
+        """Return the field names in the path."""
         return (segment for segment in self.segments if segment not in {"*", "[*]"})
 
     @property
     def metadata(self) -> str:
-        """Return the path of the Pods' labels and annotations, as it is written."""
+        """Return the path of the Pods' labels and annotations, in the same notation."""
         return ".".join(map(str, (self.layout or Layout()).metadata_of((self.text,))))
 
     def find(self, value: object) -> Iterator[FoundTemplate]:
-        """Yield every template in an object, with its path and its identity."""
+        """Yield every template in an object, with its path and identity."""
         layout = self.layout
         places = self._walk(value, 0, (), ())
         return places if layout is None else filter(None, (layout.pod(value, place) for place in places))
@@ -88,7 +88,7 @@ class TemplatePath:
 
 
 def _name_of(item: object, index: int) -> str | int:
-    """Return what tells a list item from its siblings: its name, if it has one, so that reordering does not matter."""
+    """Return the name of a list item, which doesn't change if the list is reordered, or its index if it has no name."""
     if isinstance(item, dict):
         for key in ("name", "groupName"):
             if isinstance(name := item.get(key), str):
@@ -97,18 +97,18 @@ def _name_of(item: object, index: int) -> str | int:
 
 
 class CarriedLabels(msgspec.Struct, frozen=True):
-    """A map of labels in a workload that its controller puts on other objects, of this resource (plural name)."""
+    """A map of labels in a workload that its controller copies to objects of this resource (plural name)."""
 
     path: TemplatePath
     resource: str
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A kind of workload, and the places of its pod templates.
+    """A kind of workload, and the paths of its pod templates.
 
     Attributes:
-        pod_owner: the controller of its Pods, if that is not the workload itself.
-        labels: the labels that its Pods get in addition to those of its templates.
+        pod_owner: the controller of its Pods, if it isn't the workload itself.
+        labels: the maps of labels that its controller copies, in addition to those of the templates.
     """
 
     group: str
@@ -120,7 +120,7 @@ class Workload(msgspec.Struct, frozen=True):
     namespaced: bool = True
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
-        """Yield every pod template in an object of this kind, once."""
+        """Yield each pod template in an object of this kind once."""
         paths: set[tuple[str | int, ...]] = set()
         for template in chain.from_iterable(path.find(value) for path in self.paths):
             if template.path not in paths:
@@ -128,7 +128,7 @@ class Workload(msgspec.Struct, frozen=True):
                 yield template
 
     def merged_with(self, other: Workload) -> Workload:
-        """Return the kind with the templates and labels of both. The other's owner of Pods wins, if it names one."""
+        """Return the kind with the templates and labels of both. The other's ``pod_owner`` has priority."""
         paths = {path.text: path for path in (*self.paths, *other.paths)}
         labels = {(carried.path.text, carried.resource): carried for carried in (*self.labels, *other.labels)}
         return replace(
@@ -140,10 +140,10 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def pod_of(template: FoundTemplate, workload: Workload, request: Request, counts: Counts | None = None) -> Pod:
-    """Return the Pod that a pod template will become, owned as its workload's Pods are.
+    """Return the Pod that a pod template creates, with the owner that the workload's Pods have.
 
     Raises:
-        MalformedObjectError: the template can't be read as a Pod.
+        MalformedObjectError: the template isn't a valid Pod.
         OverBoundError: the Pod is larger than a bound.
     """
     is_laid_out = isinstance(template, LaidOutPod)

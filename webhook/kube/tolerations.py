@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NO_EXECUTE: Final = "NoExecute"
 HARD_EFFECTS: Final = frozenset({"NoSchedule", NO_EXECUTE})
-"""Effects that keep a Pod off a node. ``PreferNoSchedule`` only makes a node less preferred."""
+"""The effects that keep a Pod off a node. ``PreferNoSchedule`` only makes a node less preferred."""
 EFFECTS: Final = HARD_EFFECTS | {"PreferNoSchedule"}
 
 _EQUAL: Final = frozenset({"", "Equal"})
@@ -36,15 +36,15 @@ class NodeTaint(Protocol):
 
     @property
     def value(self) -> str:
-        """Return the taint's value; an empty string if it has none."""
+        """Return the taint's value, or an empty string."""
 
     @property
     def effect(self) -> str:
-        """Return the taint's effect: NoSchedule, PreferNoSchedule or NoExecute."""
+        """Return the taint's effect: NoSchedule, PreferNoSchedule, or NoExecute."""
 
 
 def is_label(key: str, value: str) -> bool:
-    """Return whether the API server accepts these as the key and value of a node selector or a toleration.
+    """Return whether the API server accepts this key and value in a node selector or a toleration.
 
     Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
     """
@@ -54,8 +54,8 @@ def is_label(key: str, value: str) -> bool:
 def toleration_for(taint: NodeTaint) -> Toleration | None:
     """Return the narrowest toleration of a taint. Return None for a taint that no node can have.
 
-    A toleration without a key or an effect is a wide one, and the API server rejects a Pod with a malformed one: a node
-    pool's taints are not trusted to be well-formed.
+    A node pool's taints may be malformed. A toleration without a key or an effect would match too many taints, and the
+    API server rejects a Pod with a malformed toleration.
     """
     if taint.effect not in EFFECTS or not is_label(taint.key, taint.value):
         return None
@@ -65,7 +65,7 @@ def toleration_for(taint: NodeTaint) -> Toleration | None:
 
 
 def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
-    """Return whether the toleration matches the taint, for however long (``tolerationSeconds``)."""
+    """Return whether the toleration matches the taint, regardless of ``tolerationSeconds``."""
     if toleration.effect not in {"", taint.effect}:
         return False
     if toleration.operator == _EXISTS:
@@ -74,7 +74,7 @@ def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
 
 
 def covers(existing: Toleration, wanted: Toleration) -> bool:
-    """Return whether ``existing`` tolerates all that ``wanted`` does, and as long."""
+    """Return whether ``existing`` tolerates every taint that ``wanted`` does, for at least as long."""
     if existing.effect not in {"", wanted.effect}:
         return False
     if existing.tolerationSeconds is not None and (
@@ -89,5 +89,5 @@ def covers(existing: Toleration, wanted: Toleration) -> bool:
 
 
 def any_covers(existing: Iterable[Toleration] | None, wanted: Toleration) -> bool:
-    """Return whether one of the existing tolerations covers the wanted one."""
+    """Return whether an existing toleration covers the wanted one."""
     return any(covers(toleration, wanted) for toleration in existing or ())

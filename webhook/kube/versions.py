@@ -1,4 +1,4 @@
-"""Parse versions of Kubernetes as people write them."""
+"""Parse Kubernetes versions in the forms that users write."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 VERSION: Final = r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)?([-+].*)?"
-"""A pattern that means the same in Python and JavaScript."""
+"""A pattern with the same meaning in Python and JavaScript."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Return (major, minor) of ``1.34``, ``v1.34.2`` or ``v1.34.2-gke.100``.
+    """Return (major, minor) of ``1.34``, ``v1.34.2``, or ``v1.34.2-gke.100``.
 
-    Raise ValueError if the text is no version.
+    Raise ValueError if the text isn't a version.
     """
     match = re.fullmatch(VERSION, text)
     if match is None:

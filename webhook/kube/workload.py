@@ -1,4 +1,4 @@
-"""Read the fields of a workload outside its pod template: replicas, selector, controller."""
+"""Read the fields of a workload outside its pod template: replicas, selector, and controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webhook.model.review import is_null
 _INDEXED: Final = "Indexed"
 _RECREATE: Final = "Recreate"
 _ROLLING: Final = {"maxSurge": "25%", "maxUnavailable": "25%"}
-"""The defaults of a Deployment."""
+"""The defaults of a Deployment's rolling update."""
 
 
 class _Spec(msgspec.Struct):
@@ -25,24 +25,24 @@ class _Spec(msgspec.Struct):
 
 
 class WorkloadFields(msgspec.Struct):
-    """The fields of a workload outside its template, also of a custom resource with the same fields."""
+    """The fields of a workload outside its pod template. Custom resources may have the same fields."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
     @property
     def name(self) -> str:
-        """Return the workload's name, or the beginning of one that the API server generates."""
+        """Return the workload's name, or the prefix of a generated name."""
         return self.metadata.generateName.rstrip("-") or self.metadata.name
 
     @property
     def replicas(self) -> int | None:
-        """Return how many Pods there are to be, 1 by default, or None if that is no integer (a placeholder)."""
+        """Return the number of replicas, which defaults to 1, or None if it isn't an integer (a placeholder)."""
         replicas = 1 if self.spec.replicas is None else self.spec.replicas
         return replicas if type(replicas) is int else None
 
     def spare_pods(self, replicas: int) -> int | None:
-        """Return how many Pods a rollout of a Deployment adds before it removes one; None if it may remove one first.
+        """Return how many Pods a Deployment's rollout adds before it removes one; None if it may remove one first.
 
         Source: ResolveFenceposts in pkg/controller/deployment/util of Kubernetes 1.36.
         """
@@ -51,12 +51,12 @@ class WorkloadFields(msgspec.Struct):
         written = rolling.items() if isinstance(rolling, dict) else ()
         bounds = {**_ROLLING, **{name: bound for name, bound in written if bound is not None}}
         spare, removable = scaled(bounds["maxSurge"], replicas), scaled(bounds["maxUnavailable"], -replicas)
-        # With a negative number, a percentage is rounded down.
+        # Kubernetes rounds maxUnavailable down, and so does `scaled` with a negative number of replicas.
         return spare if strategy.get("type") != _RECREATE and spare and not removable else None
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return the workload's own labels, which its Pods do not have."""
+        """Return the workload's own labels, which its Pods don't inherit."""
         return self.metadata.labels or {}
 
     @property
@@ -66,16 +66,16 @@ class WorkloadFields(msgspec.Struct):
 
     @property
     def indexed(self) -> bool:
-        """Return whether this is a Job whose Pods have ranks and run at the same time."""
+        """Return whether this is an indexed Job whose Pods run in parallel."""
         return self.spec.completionMode == _INDEXED and (self.spec.parallelism or 0) > 1
 
     @property
     def match_labels(self) -> dict[str, str]:
-        """Return the labels by which the workload selects its Pods; empty if it does not select by labels alone."""
+        """Return the labels that select the workload's Pods, or an empty dict if the selector has expressions."""
         selector = self.spec.selector
         if not isinstance(selector, dict) or selector.get("matchExpressions"):
             return {}
-        labels = selector.get("matchLabels", selector)  # a ReplicationController's selector is the labels
+        labels = selector.get("matchLabels", selector)  # a ReplicationController's selector is a map of labels
         pairs = labels.items() if isinstance(labels, dict) else ()
         return {key: value for key, value in pairs if isinstance(value, str)}
 
@@ -84,7 +84,7 @@ _decoder: Final = msgspec.json.Decoder(WorkloadFields)
 
 
 def workload_fields_of(raw: msgspec.Raw) -> WorkloadFields:
-    """Decode the fields of a workload. Return empty ones if a field has another type than in built-in kinds."""
+    """Decode the fields of a workload. Return empty fields if one has a different type than in built-in kinds."""
     if is_null(raw):
         return WorkloadFields()
     try:
