@@ -1,4 +1,4 @@
-"""Build the subject of a rule: the object of a request, or the Pod that a pod template in it will become."""
+"""Build the subject of a rule: the object of a request, or the future Pod of one of its pod templates."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """The object of the request, or one pod template in it, as rules see it. Both are decoded when first read.
+    """The input of a rule: the object of the request, or one of its pod templates. Fields are decoded on first use.
 
     Attributes:
-        operation: CREATE for every pod template.
-        template: it is a pod template, shown as the Pod that it will become.
-        path: the path of the pod template in the object; empty for an object.
-        pod_template: the pod template, if it is one.
-        unchanged: the request does not change the pod template, but makes fewer Pods of it.
-        labels_only: the object is too large, and only its labels are shown.
+        operation: the operation of the request; CREATE for a pod template.
+        template: the subject is a pod template, presented as its future Pod.
+        path: the path of the pod template in the object; empty for the object itself.
+        pod_template: the pod template; None for the object itself.
+        unchanged: the request doesn't change the pod template, only the number of its replicas.
+        labels_only: the object exceeds a bound, so rules see only its labels and annotations.
         memo: a cache that all rules share for this subject.
-        changes: the changes of mutating policies to the pod template, for `shown`.
+        changes: the changes of mutating policies to the pod template, which `shown` applies.
     """
 
     template = False
@@ -48,10 +48,10 @@ class Subject:
     labels_only = False
     path: tuple[str | int, ...] = ()
     pod_template: FoundTemplate | None = None
-    _whole: Subject | None = None  # not itself: the body would wait for the garbage collector
+    _whole: Subject | None = None  # a reference to itself would keep the body until garbage collection
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
-        """Build the subject for the object of a request, which may take ``at_most`` bytes of memory."""
+        """Build the subject for the object of a request. The decoded object may take ``at_most`` bytes of memory."""
         self._at_most = at_most
         self.request = request
         self.trace = trace
@@ -61,7 +61,7 @@ class Subject:
 
     @classmethod
     def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, pod_template: FoundTemplate) -> Subject:
-        """Return the subject for the Pod that a template of ``whole`` will become."""
+        """Return the subject for the future Pod of a template in ``whole``."""
         subject = cls(whole.request, whole.trace)
         subject.object, subject.old_object = whole.object, whole.old_object
         subject.pod, subject.old_pod = pod, old_pod
@@ -73,9 +73,9 @@ class Subject:
         return subject
 
     def with_labels_only(self) -> Subject:
-        """Return the subject with only labels and annotations, as far as these are within their bounds.
+        """Return the subject with only the labels and annotations that are within their bounds.
 
-        Nothing else of an object that is no Pod could be decoded.
+        An object that was decoded before the bound was exceeded stays complete.
         """
         subject = Subject(self.request, self.trace)
         new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
@@ -83,26 +83,26 @@ class Subject:
         subject.metadata = old if is_null(self.request.object) else new
         subject._metadata = [new, old]
         subject.pod, subject.old_pod = _pod_with(new), _pod_with(old)
-        known = self.__dict__  # what was decoded before the bound was met
-        subject.object = known.get("object") or {"metadata": {"labels": new.labels}}
-        subject.old_object = known.get("old_object") or {"metadata": {"labels": old.labels}}
+        decoded = self.__dict__
+        subject.object = decoded.get("object") or {"metadata": {"labels": new.labels}}
+        subject.old_object = decoded.get("old_object") or {"metadata": {"labels": old.labels}}
         return subject
 
     @cached_property
     def metadata(self) -> SubjectMetadata:
-        """Return the object's metadata after the request, on DELETE before it; without what is over a bound."""
+        """Return the object's metadata, on DELETE the old object's, without a map that exceeds its bound."""
         if self._whole is not None:
             return self._whole.metadata
         return bounded_metadata(self.request.old_object if is_null(self.request.object) else self.request.object)
 
     @cached_property
     def pod(self) -> Pod:
-        """Return the Pod, or the Pod of the template."""
+        """Return the Pod, or the future Pod of the template."""
         return decode_pod(self.request.object)
 
     @property
     def is_mirror_pod(self) -> bool:
-        """Return whether a node created the Pod as the mirror of a static one; anybody can write the annotation."""
+        """Return whether a node created the Pod as a mirror Pod. Any user can set the annotation."""
         request = self.request
         is_pod = (request.resource.group, request.path) == ("", "pods") and not is_null(request.object)
         by_node = NODES in (request.user_info.groups or ())
@@ -110,7 +110,7 @@ class Subject:
 
     @cached_property
     def old_pod(self) -> Pod | None:
-        """Return the Pod before an UPDATE."""
+        """Return the Pod before the request; None on CREATE."""
         return None if is_null(self.request.old_object) else decode_pod(self.request.old_object)
 
     @cached_property
@@ -128,20 +128,20 @@ class Subject:
 
     @cached_property
     def workload(self) -> WorkloadFields:
-        """Return the parts of the workload around its pod templates, decoded once for all of them."""
+        """Return the workload's fields outside its pod templates. All templates share the result."""
         return self._whole.workload if self._whole is not None else workload_fields_of(self.request.object)
 
     @cached_property
     def old_workload(self) -> WorkloadFields:
-        """Return the parts of the workload around its pod templates before the request."""
+        """Return the workload's fields outside its pod templates, before the request."""
         return self._whole.old_workload if self._whole is not None else workload_fields_of(self.request.old_object)
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """Return the object, or the template as a Pod with its defaults and all injected changes, as plain JSON."""
+        """Return the object as plain JSON, or the template as a Pod with its defaults and all injected changes."""
         if self.pod_template is None:
             return self.object
-        value = msgspec.to_builtins(self.pod_template.value)  # a copy: the object is shown to others, too
+        value = msgspec.to_builtins(self.pod_template.value)  # a copy, because other rules read the object
         metadata = self.pod.metadata
         owners = msgspec.to_builtins(metadata.ownerReferences)
         own = {"namespace": metadata.namespace, "ownerReferences": owners}
@@ -151,15 +151,15 @@ class Subject:
         return pod
 
     def holder(self, path: tuple[str | int, ...]) -> Any:
-        """Return what is at a path of the object that leads to the pod template."""
+        """Return the object's value at a path, which is the beginning of the pod template's path."""
         return reduce(lambda value, step: value[step], path, cast("Any", self.object))
 
     def field(self, text: str) -> str:
-        """Return the field path in the object of the request of a field path in the subject."""
+        """Convert a field path in the subject to a field path in the object of the request."""
         return text if self.pod_template is None else self.pod_template.field(text)
 
     def labels(self) -> Iterator[Mapping[str, str]]:
-        """Yield the labels of the object and of the old object for object selectors; none on CONNECT."""
+        """Yield the labels that object selectors match: the object's and the old object's. Yield none on CONNECT."""
         if self.template:
             yield self.pod.labels
             return
@@ -180,23 +180,23 @@ _template_encoder: Final = msgspec.json.Encoder(order="deterministic")
 def template_subjects(
     whole: Subject, workload: Workload, *, recounting: bool
 ) -> Iterator[tuple[FoundTemplate, Subject | MalformedObjectError | None]]:
-    """Yield each pod template with the subject of the Pod that it will become.
+    """Yield each pod template with the subject of its future Pod.
 
-    Yield None for a template that an UPDATE does not change, and the error for one that can't be read as a Pod.
+    Yield None for a template that an UPDATE doesn't change, and the error for a template that can't be parsed as a Pod.
 
     Args:
-        whole: the subject of the object that the templates are in.
-        workload: the kind of that object.
-        recounting: judge unchanged templates, too, if the request leaves fewer Pods of them.
+        whole: the subject of the object that contains the templates.
+        workload: the kind of the object.
+        recounting: also yield a subject for unchanged templates if their replicas may become too few.
 
     Raises:
-        OverBoundError: there are too many templates, or their Pods are larger than a bound.
+        OverBoundError: there are too many templates, or their Pods exceed a bound.
     """
     templates = _find_templates(workload, whole.object)
     old_templates = [] if whole.old_object is None else _find_templates(workload, whole.old_object)
     recounted = recounting and bool(old_templates) and _has_fewer_replicas(whole)
     before = {template.identity: template.value for template in old_templates}
-    # Wherever it was: templates without names are numbered, and removing one moves those behind it.
+    # Compare contents, not indexes: when a template without a name is removed, the next ones get other indexes.
     known = {_template_encoder.encode(template.value) for template in old_templates}
     counts = Counts()
     for template in templates:
@@ -226,14 +226,14 @@ def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[Fo
 def _has_fewer_replicas(whole: Subject) -> bool:
     """Return whether the request lowers the number of replicas, or raises it from zero.
 
-    With more of them, too few would have been too few before.
+    Otherwise, a workload with too few replicas had too few before the request.
     """
     before, after = whole.old_workload.replicas, whole.workload.replicas
     return before is not None and after is not None and (after < before or before == 0 < after)
 
 
 def _parse_old_template(template: object) -> Pod | None:
-    """Return the Pod of a template before the update, or None if it was missing or could not be parsed."""
+    """Return the Pod of the old template, or None if the template is missing or can't be parsed."""
     with suppress(MalformedObjectError, OverBoundError):
         return pod_from_template(template, "") if template is not None else None
     return None
@@ -244,7 +244,7 @@ def _pod_with(metadata: SubjectMetadata) -> Pod:
 
 
 class SubjectMetadata(msgspec.Struct):
-    """The parts of an object's metadata that are independent of its kind."""
+    """The labels and annotations of an object of any kind."""
 
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -263,25 +263,25 @@ _raw_metadata_decoder: Final = msgspec.json.Decoder(_WithRawMetadata)
 _map_decoder: Final = msgspec.json.Decoder(dict[str, str] | None)
 
 _METADATA_AT_MOST: Final = DECODED_AT_MOST // 8
-"""Bytes that labels, or annotations, may take. Kubernetes takes 256 KiB of annotations."""
+"""Bytes of memory for the labels, and for the annotations. Kubernetes accepts 256 KiB of annotations."""
 
 
 def decode_metadata(raw: msgspec.Raw) -> SubjectMetadata:
-    """Return the metadata of any object.
+    """Return the labels and annotations of an object of any kind.
 
     Raises:
-        MalformedObjectError: it can't be read.
-        OverBoundError: there is more of it than is judged.
+        MalformedObjectError: the metadata can't be parsed.
+        OverBoundError: the labels or annotations exceed a bound.
     """
     parts = _raw_metadata(raw)
     return SubjectMetadata(_decode_map(parts.labels, LABELS), _decode_map(parts.annotations, ANNOTATIONS))
 
 
 def bounded_metadata(raw: msgspec.Raw) -> SubjectMetadata:
-    """Return the metadata of any object, without labels or annotations that are over their bound.
+    """Return the labels and annotations of an object of any kind, without a map that exceeds its bound.
 
     Raises:
-        MalformedObjectError: it can't be read.
+        MalformedObjectError: the metadata can't be parsed.
     """
     metadata = SubjectMetadata()
     if not is_null(raw):

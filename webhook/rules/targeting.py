@@ -1,4 +1,4 @@
-"""Tell which Pods target spot, as several policy kinds must."""
+"""Decide whether a Pod targets spot, for the policy kinds that depend on it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Targeting(msgspec.Struct, frozen=True):
-    """The part of a policy that tells which Pods target spot.
+    """The settings of a policy that decide which Pods target spot.
 
     Attributes:
-        provider: the providers that the policy names, for clusters that show none.
-        tolerating: a Pod that tolerates a provider's spot taint by name targets spot.
+        provider: the providers that the policy names, for clusters that show no provider.
+        tolerating: a Pod targets spot if it tolerates a provider's spot taint by name.
     """
 
     providers: Mapping[str, Provider]
@@ -35,24 +35,24 @@ class Targeting(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_policy(cls, spec: TargetingSpec, facts: Facts) -> Targeting:
-        """Return the compiled part of a policy."""
+        """Return the settings of a policy."""
         return cls(facts.providers, spec.provider, spec.tolerating_is_targeting)
 
     def target(self, subject: Subject, view: ClusterView) -> Target | NotTargeting:
-        """Return the target of the Pod, found once for all policies that ask alike: no injected change alters it."""
-        question = (self.provider, self.tolerating)
-        target: Target | NotTargeting | None = subject.memo.get(question)
+        """Return the Pod's target. Policies with the same settings share it: injected changes don't alter it."""
+        settings = (self.provider, self.tolerating)
+        target: Target | NotTargeting | None = subject.memo.get(settings)
         if target is None:
-            target = subject.memo[question] = self.target_of_pod(subject.pod, subject.request.namespace, view)
+            target = subject.memo[settings] = self.target_of_pod(subject.pod, subject.request.namespace, view)
         return target
 
     def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:
-        """Return the target of a Pod of a namespace."""
+        """Return the target of a Pod in this namespace."""
         labels = view.namespaces.get(namespace) or {}
         return target_of(pod, labels, view, self.providers, provider=self.provider, tolerating=self.tolerating)
 
     def concern(self) -> Concern:
-        """Return what of a Pod may make it target spot."""
+        """Return the fields that may make a Pod target spot."""
         return Concern(
             labels=Keys(frozenset({CAPACITY_LABEL})),
             annotations=Keys(frozenset({NODE_POOL_ANNOTATION})),

@@ -91,7 +91,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         sunk = Keys(containing=frozenset({f"{self.spec.sunk_domain}/"}))
         return of_labels | Concern(selectors=True, tolerations=sunk)
 
-    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod says it all
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod is enough
         """Yield a violation for each eviction label that has no effect, or more effect than its author expects."""
         if self._is_unchanged(subject):
             subject.trace.say("the request changes nothing about how the Pod may be evicted")
@@ -129,10 +129,10 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             )
         if graceful:
             yield from self._bypassed(pod)
-        elif held := self._why_not_interruptible(subject):
+        elif why := self._why_not_interruptible(subject):
             yield Violation(
                 id="interrupted-state",
-                reason=f"{held}, and interruptible Pods are deleted without their grace period",
+                reason=f"{why}, and interruptible Pods are deleted without their grace period",
                 field=_label(keys[0]),
                 detail="CoreWeave advises against it for such work. Pods without either label are never evicted.",
                 fix=f"remove {keys[0]}; if the Pod can save its work, use this label instead",
@@ -206,12 +206,12 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             taint = next((taint for taint in self.spec.bypassing_taints if _reaches(toleration, taint)), None)
             if taint is None:
                 continue
-            stay = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
+            rest = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
             where, lead = f"it tolerates {taint.key}", "tolerate only the necessary taints"
             if not toleration.key:
                 where = f"tolerating everything includes {taint.key}"
                 lead = "list each taint that the Pod must tolerate"
-                stay.append({"key": "KEY", "operator": _EXISTS})
+                rest.append({"key": "KEY", "operator": _EXISTS})
             this = ", ".join(f"{name}: {value}" for name, value in msgspec.to_builtins(toleration).items())
             yield Violation(
                 id="bypassed",
@@ -219,11 +219,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 field=f"spec.tolerations[{index}]",
                 detail=f"CoreWeave ignores {self.spec.graceful.key} for Pods that tolerate {_shown(taint)}.",
                 fix=f"{lead}, without `{{{this}}}`",
-                yaml={"spec": {"tolerations": stay}},
+                yaml={"spec": {"tolerations": rest}},
             )
 
     def _why_not_interruptible(self, subject: Subject) -> str:
-        """Return why deleting the Pod at once does harm, as a phrase, or an empty string if it doesn't."""
+        """Return why an immediate deletion would harm the Pod, as a phrase, or an empty string."""
         owner = subject.pod.controller
         kinds = [] if owner is None else [owner.group_kind]
         if subject.template:
@@ -305,7 +305,7 @@ def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> boo
     return toleration.key == taint.key and (not taint.value or toleration.value == taint.value)
 
 
-def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec says it all
+def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec is enough
     if spec.interruptible.key == spec.graceful.key:
         text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
         raise SpecError(("graceful", "key"), text)

@@ -21,7 +21,7 @@ _REPLICATED: Final = ("Deployment.apps", "ReplicaSet.apps", "ReplicationControll
 
 
 class EvictionFindingsSpec(Model):
-    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """The strongest outcome of each finding; ``enforcement`` can lower it."""
 
     contradiction: Level = "deny"
     """Both labels at once."""
@@ -38,7 +38,7 @@ class EvictionFindingsSpec(Model):
 
 
 class EvictionStrategySpec(PolicySpec):
-    """Checks the labels by which CoreWeave decides how Pods are evicted."""
+    """Checks the labels that control how CoreWeave evicts Pods."""
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
@@ -52,9 +52,9 @@ class EvictionStrategySpec(PolicySpec):
         TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
         TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
     )
-    """Taints: a Pod that tolerates one is evicted without its grace period."""
+    """Taints. A Pod that tolerates one of them is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
-    """How long maintenance waits for other Pods."""
+    """The time that maintenance waits for other Pods."""
     stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
     """Kinds whose Pods hold state, as Kind.group (globs)."""
     distributed: KindPatterns = Field(default=_DISTRIBUTED, validate_default=True)

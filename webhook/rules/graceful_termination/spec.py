@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_GRACE: Final = 86400
-"""A day, as for every number of seconds in a policy."""
+"""One day: the maximum of all fields in seconds of a policy."""
 
 
 def _check_grace(value: object) -> object:
@@ -33,7 +33,7 @@ ClassName = Annotated[
 
 
 class ClassSpec(Model):
-    """The way in which the Pods of one workload class stop."""
+    """The shutdown settings of one workload class."""
 
     grace_seconds: GraceSeconds
     """The grace period, at most the budget; or `budget`."""
@@ -66,7 +66,7 @@ class GracefulTerminationSpec(DecidingSpec):
         Literal["fit-budget", "raise-only"],
         EnumDescriptions(
             **{
-                "fit-budget": "its class's grace period, at most the budget",
+                "fit-budget": "the grace period of the class, at most the budget",
                 "raise-only": "the same, but never less than 30 s",
             }
         ),
@@ -75,18 +75,18 @@ class GracefulTerminationSpec(DecidingSpec):
     over_budget: Annotated[
         Literal["warn", "clamp", "deny"],
         EnumDescriptions(
-            warn="it stays, and the user gets a warning",
-            clamp="it becomes the budget, unless a lifecycle hook sleeps that long",
-            deny="the Pod is refused",
+            warn="the Pod is admitted with a warning",
+            clamp="the grace period is lowered to the budget, unless a lifecycle hook sleeps that long",
+            deny="the Pod is denied",
         ),
     ] = "warn"
-    """What happens to a grace period above the budget."""
+    """The action for a grace period above the budget."""
     method: Annotated[
         Literal["auto", "sleep", "exec"],
         EnumDescriptions(
-            auto="Kubernetes' own where API server and kubelets have it, else a shell's",
-            sleep="Kubernetes' own (1.30)",
-            exec="a shell's",
+            auto="`sleep` if the API server and all kubelets support it, otherwise `exec`",
+            sleep="the sleep action of Kubernetes (1.30 or later)",
+            exec="the `sleep` command of a shell",
         ),
     ] = "auto"
     """How a preStop hook sleeps. Windows Pods never get `exec`."""

@@ -70,7 +70,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         """Return the names of the fields and checks of all resources."""
         return tuple(part for resource_checks in self.checks.values() for part in resource_checks.parts)
 
-    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the object says it
+    def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - reads the object
         """Yield the violations of the object in the fields that the request changes."""
         value, old = subject.object, subject.old_object
         if value is None or subject.request.sub_resource:

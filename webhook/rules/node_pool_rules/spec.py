@@ -53,18 +53,18 @@ class FieldSpec(Model):
 
 
 class CheckSpec(Model):
-    """A forbidden combination of fields. Texts may hold ``${JMESPath}`` of the object."""
+    """A forbidden combination of fields. Texts may contain ``${JMESPath}`` expressions on the object."""
 
     when: JMESPath
     """JMESPath; the object is wrong unless the result is empty, false, or null."""
     fields: tuple[FieldQuery, ...] = Field(min_length=1)
-    """Field paths. An update that changes none of them isn't judged."""
+    """Field paths. An update that changes none of them isn't evaluated."""
     message: Annotated[MessageTemplate, Parsed(NonEmpty, MessageTemplate)]
-    """What is wrong, in one sentence."""
+    """The problem, in one sentence."""
     detail: MessageText = Field(default="", validate_default=True)
     """Why it matters."""
     fix: MessageText = Field(default="", validate_default=True)
-    """What to change. YAML keeps its shape."""
+    """The change to make. YAML keeps its layout."""
     enforcement: EnforcementWord = Enforcement.DENY
     """The outcome, at most the policy's `enforcement`."""
 
@@ -90,7 +90,7 @@ class DiversificationSpec(Model):
     instance_types: AtLeast = 6
     """Instance types."""
     generations: AtLeast = 2
-    """Generations of them (AWS)."""
+    """Generations of instance types (AWS)."""
     zones: AtLeast = 3
     """Zones."""
 
@@ -109,7 +109,7 @@ class KarpenterSpec(Model):
 
 
 class NodePoolRulesSpec(PolicySpec):
-    """The schema of node pools, and what a spot pool should be."""
+    """Checks node pools against their schema and best practices for spot."""
 
     superchip_on_spot: EnforcementWord = Enforcement.DENY
     """A spot pool of an instance type that is never spot."""

@@ -171,8 +171,8 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         scaled = request.sub_resource == "scale"
         owned = _gets_owners(subject)
         # An autoscaler may set the size by annotations.
-        noted, notes = (mapping(value, "metadata", "annotations") for value in (subject.old_object, new))
-        same = not owned and _same_spec(subject) and noted == notes
+        old_notes, notes = (mapping(value, "metadata", "annotations") for value in (subject.old_object, new))
+        same = not owned and _same_spec(subject) and old_notes == notes
         if subject.operation == "CREATE" or (request.sub_resource and not scaled) or same:
             subject.trace.say("the request takes no nodes from any pool")
             return
@@ -209,9 +209,9 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
-        needed, gave = self.fallbacks.demand_of(after), self.fallbacks.offer_of(before)
+        needed, offered = self.fallbacks.demand_of(after), self.fallbacks.offer_of(before)
         needs_more = needed is not None and needed != self.fallbacks.demand_of(before)
-        gives_less = gave is not None and gave != self.fallbacks.offer_of(after)
+        gives_less = offered is not None and offered != self.fallbacks.offer_of(after)
         worse: list[LostCoverage] = []
         if not needs_more and not gives_less:
             subject.trace.say("the request changes neither what the pool needs nor what it gives as a fallback")
@@ -223,7 +223,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             read = (pool for pool in view.pools if pool.provider in self.fallbacks.providers)
             others = [pool for pool in read if pool.identity not in reviewed]
             pools = [*others, after] if after is not None else others
-            # A pool that offers no less affects no other pool. For 1,000 new pools, check each one only for itself.
+            # A pool that offers no less affects no other pool. Check only itself: 1,000 new pools stay fast.
             among = pools if gives_less or after is None else [after]
             worse = self.fallbacks.lost_coverage([*others, before] if before is not None else others, pools, among)
             if not worse:

@@ -1,4 +1,4 @@
-"""Inject what Pods that target spot need to run there: policy kind ``SpotPlacement``.
+"""Place Pods that target spot on spot nodes: policy kind ``SpotPlacement``.
 
-`findings` words what stays wrong, `no_pool` explains why no pool admits a Pod.
+`findings` builds the violations. `no_pool` explains why no pool admits a Pod. `floor` applies the on-demand floor.
 """

@@ -42,13 +42,14 @@ UNCHANGED: Final = "spotgate injected nothing."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to make to one Pod.
+    """The changes to one Pod, and its violations.
 
     Attributes:
-        required: what to require; each item is a list of alternatives, of which one must hold. A requirement that a
-            nodeSelector can express goes there.
-        preferred: requirements to prefer, each item as one preference.
-        gated: whether the Pod waits for the controller of the on-demand floor; None leaves its gates as they are.
+        required: required node affinity; each item is a list of alternatives, at least one of which must hold. An item
+            that a nodeSelector can express becomes a nodeSelector.
+        preferred: preferred node affinity; each item is one preference.
+        gated: the Pod waits for the controller of the on-demand floor; None keeps its scheduling gates.
+        because: how the Pod targets spot, as a phrase.
     """
 
     tolerations: tuple[Toleration, ...] = ()
@@ -62,7 +63,7 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
 def not_targeting(
     subject: Subject, target: NotTargeting, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[Violation]:
-    """Yield the violations of a Pod that does not target spot, but may have been meant to."""
+    """Yield the violations of a Pod that doesn't target spot, although its author may intend it to."""
     pod = subject.pod
     if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
         pool = target.chosen[0]
@@ -79,8 +80,8 @@ def not_targeting(
         yield pools_unknown(own_field(pod), view)
         return
     own_label = pod.labels.get(CAPACITY_LABEL)
-    of_namespace = view.namespaces.get(subject.request.namespace) or {}
-    value = of_namespace.get(CAPACITY_LABEL) if own_label is None else own_label
+    namespace_labels = view.namespaces.get(subject.request.namespace) or {}
+    value = namespace_labels.get(CAPACITY_LABEL) if own_label is None else own_label
     if value is not None and value not in CAPACITIES:
         shown, whose = value[:_LONGEST], "the namespace's label" if own_label is None else "the label"
         yield warning(
@@ -105,7 +106,7 @@ def not_targeting(
 
 
 def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
-    """Yield a violation for a Pod that names its node, if that may be a spot node."""
+    """Yield a violation for a Pod with ``spec.nodeName`` if the node may be a spot node."""
     if supply.known and not supply.spot and not view.spot_providers:
         return
     yield warning(
@@ -139,9 +140,9 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         )
         return
     reason = f"there is no node pool `{shown}`{hint}"
-    takers, fix = "No spot pool of this cluster admits Pods.", "remove the annotation"
+    alternatives, fix = "No spot pool of this cluster admits Pods.", "remove the annotation"
     if usable:
-        takers = f"Spot pools that admit Pods: {listed(pool.name for pool in usable)}."
+        alternatives = f"Spot pools that admit Pods: {listed(pool.name for pool in usable)}."
         fix = "name one of these pools, or remove the annotation"
     if known is not None and known.elsewhere:
         reason = f"{known} belongs to another cluster, {known.cluster_id}"
@@ -152,19 +153,19 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         id="no-such-spot-pool",
         reason=reason,
         field=_ANNOTATION,
-        detail=f"The annotation must name the spot pool on which the Pod runs. {takers} {UNCHANGED}",
+        detail=f"The annotation must name the spot pool on which the Pod runs. {alternatives} {UNCHANGED}",
         fix=fix,
     )
 
 
 def this_cluster(names: list[str]) -> str:
-    """Return how to say which cluster this is, as an instruction."""
+    """Return how to name this cluster, as an instruction."""
     name = names[0] if len(names) == 1 else "NAME"
     return f"set `--cluster {name}`, or `thisCluster: {name}` in the CapacityProvider"
 
 
 def pools_unknown(field: str, view: ClusterView) -> Violation:
-    """Return the violation for a Pod that targets spot by this field while the node pools are unknown."""
+    """Return the violation for a Pod that targets spot with this field while the node pools are unknown."""
     return Violation(
         id="pools-unknown",
         reason="the node pools are unknown, so spotgate can't tell which spot pools can run the Pod",
@@ -177,7 +178,7 @@ def pools_unknown(field: str, view: ClusterView) -> Violation:
 
 
 def not_told_apart(subject: Subject, target: Target) -> Violation:
-    """Return the violation for a Pod whose pools no selector tells from the others."""
+    """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
@@ -191,7 +192,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
 
 
 def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
-    """Return the violation for a Pod whose own affinity has too many terms to add a selector to each."""
+    """Return the violation for a Pod whose own affinity has too many terms: each would need a selector."""
     terms, titles = len(terms_of(subject.pod.spec)), listed(provider.title for provider in target.providers)
     return warning(
         id="too-many-terms",
@@ -219,7 +220,7 @@ def not_placed(plan: PlacementPlan) -> Violation:
 
 
 def node_label(alternatives: Sequence[Sequence[Requirement]]) -> tuple[str, str] | None:
-    """Return the entry of a nodeSelector that requires the same, or None if there is none."""
+    """Return the equivalent nodeSelector entry, or None if no single entry is equivalent."""
     match alternatives:
         case [[Requirement(key=key, operator="In", values=[value])]]:
             return key, value
@@ -228,7 +229,7 @@ def node_label(alternatives: Sequence[Sequence[Requirement]]) -> tuple[str, str]
 
 
 def _demand(requirements: Sequence[Requirement]) -> str:
-    """Return requirements as text, those with one value as a nodeSelector writes them."""
+    """Format requirements as text. A requirement of one value looks like a nodeSelector entry."""
     labels = (node_label([[requirement]]) for requirement in requirements)
     texts = (": ".join(label) if label else describe(item) for label, item in zip(labels, requirements, strict=True))
     return f"`{', '.join(texts)}`"

@@ -1,7 +1,7 @@
 """Apply the on-demand floor of a workload to one of its Pods, or to its pod template.
 
-Ordinals decide for themselves. A Pod of a ReplicaSet waits behind a scheduling gate for the controller, which counts.
-Where neither can decide, the Pod prefers on-demand nodes.
+If the Pod has an ordinal, the ordinal decides. A Pod of a ReplicaSet gets a scheduling gate, and waits for the
+controller, which counts the Pods. If neither can decide, the Pod prefers on-demand nodes.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#start-ordinal;
 https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/;
@@ -42,7 +42,7 @@ _GROUPS: Final = "LeaderWorkerSet"
 _DEPLOYMENT: Final = "Deployment"
 _COUNTED: Final = "ReplicaSet.apps"
 _KEEPING: Final = frozenset({_COUNTED, "StatefulSet.apps"})
-"""Owners of Pods that can have a floor. A LeaderWorkerSet owns its Pods by StatefulSets."""
+"""Controllers whose Pods can have a floor. A LeaderWorkerSet creates its Pods through StatefulSets."""
 _SHOWN: Final = 63
 """Characters of a value that a finding repeats: an annotation may have 256 KiB."""
 _PREFERS: Final = "The Pod prefers on-demand nodes instead."
@@ -55,7 +55,7 @@ _GANG_KEYS: Final = (
 
 
 class FloorAssignment(StrEnum):
-    """The capacity on which a Pod of a workload with a floor runs."""
+    """The capacity that a Pod of a workload with a floor is assigned to."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -72,7 +72,7 @@ class FloorCase(msgspec.Struct, frozen=True):
 
 
 def has_gate(pod: Pod) -> bool:
-    """Return whether the Pod waits behind the gate of the floor."""
+    """Return whether the Pod has the scheduling gate of the floor."""
     return any(gate.name == FLOOR_GATE for gate in pod.spec.schedulingGates or ())
 
 
@@ -107,9 +107,9 @@ def floor_case(
         )
         return FloorCase(FloorAssignment.PREFERRED, (invalid,))
     if violation := _without_effect(subject, target):
-        # A selector on a Pod may have been injected: its template would have got the warning.
-        silent = target.own and not subject.template and _owner_of(subject.pod) in _KEEPING
-        return FloorCase(FloorAssignment.SPOT, () if silent else (violation,))
+        # The selector of a Pod may be injected. If the user wrote it, the pod template gets the warning.
+        may_be_injected = target.own and not subject.template and _owner_of(subject.pod) in _KEEPING
+        return FloorCase(FloorAssignment.SPOT, () if may_be_injected else (violation,))
     if subject.template:
         violations = _template_violations(subject, floor, target, supply, context.view, providers)
         return FloorCase(FloorAssignment.TEMPLATE, tuple(violations))
@@ -122,7 +122,7 @@ def _owner_of(pod: Pod) -> str:
 
 
 def _without_effect(subject: Subject, target: Target) -> Violation | None:
-    """Return the violation for a floor that nothing keeps."""
+    """Return the violation for a floor without effect, or None."""
     owner = subject.pod.controller
     if _owner_of(subject.pod) not in _KEEPING:
         whose = f"the Pods of a {owner.kind}" if owner else "a bare Pod"
@@ -138,16 +138,16 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
 
 
 def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
-    """Return the case of a Pod with an ordinal, which needs to know no other Pod."""
+    """Return the case of a Pod with an ordinal. It doesn't depend on other Pods."""
     pod, owner = subject.pod, subject.pod.controller
     label, start = _GROUP_INDEX, 0
     if label not in pod.labels and owner is not None:
-        label, read = _INDEX, view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
-        if read is None:
+        label, first = _INDEX, view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
+        if first is None:
             reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
             fix = "allow spotgate's ServiceAccount to get statefulsets.apps"
             return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
-        start = read
+        start = first
     index = pod.labels.get(label, "")
     if not (index.isascii() and index.isdecimal()):
         reason = f"the Pod has no ordinal in label {label}: its on-demand floor is undecided"
@@ -160,7 +160,7 @@ def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
 
 
 def _counted(pod: Pod, context: Context) -> FloorCase:
-    """Return the case of a Pod of a ReplicaSet, which the controller counts."""
+    """Return the case of a Pod of a ReplicaSet, whose Pods the controller counts."""
     spec = pod.spec
     obstacles = {
         f"scheduler {spec.schedulerName} places it": (spec.schedulerName or _DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER,
@@ -171,7 +171,7 @@ def _counted(pod: Pod, context: Context) -> FloorCase:
     if why := next((text for text, holds in obstacles.items() if holds), ""):
         fix = "remove the annotation, or let the default scheduler place the Pod"
     elif context.view.floor_controller if context.phase is Phase.MUTATE else has_gate(pod):
-        return FloorCase(FloorAssignment.GATED)  # what was gated stays gated, even if the controller has died since
+        return FloorCase(FloorAssignment.GATED)  # a gated Pod stays gated, even if the controller has stopped
     else:
         why = "`spotgate controller` doesn't run"
         fix = "install the component on-demand-floor, or check its Pods"
@@ -191,7 +191,7 @@ def _template_violations(
     view: ClusterView,
     providers: Mapping[str, Provider],
 ) -> Iterator[Violation]:
-    """Yield the split of a workload's replicas, and what keeps the floor from holding."""
+    """Yield the split of a workload's replicas, and a violation for each reason why the floor can't be met."""
     workload, kind, replicas = subject.workload, subject.request.kind.kind, subject.workload.replicas
     pools = _on_demand_pools(target, subject.pod, supply)
     if replicas is not None:
@@ -220,17 +220,17 @@ def _template_violations(
 
 
 def _on_demand_pools(target: Target, pod: Pod, supply: Supply) -> list[Pool | None]:
-    """Return the pools that are not only spot, whose nodes the Pod's own constraints and GPU requests admit."""
+    """Return the pools with on-demand nodes that the Pod's own constraints and GPU requests admit."""
     terms = terms_of(pod.spec)
     admitting = (nodes.pool for nodes in supply.other if nodes.admitted(terms, supply.telling))
     return [pool for pool in admitting if not (target.gpu and pool is not None and pool.gpu is Gpu.NO)]
 
 
 def _no_room(need: int, spare: int | None, room: int | None) -> Iterator[Violation]:
-    """Yield a violation if the on-demand pools have room for fewer Pods than the floor, or than a rollout, needs.
+    """Yield a violation if the on-demand pools have too little room for the floor, or for a rollout.
 
-    If a rollout may remove no Pod before it adds one, it stops once all Pods that it may add wait for room. The old
-    on-demand Pods keep theirs, because spot Pods are removed first.
+    ``spare`` is the number of Pods that a rollout adds before it removes one; None if it may remove one first. The
+    rollout stops if all the added Pods wait for room. The old on-demand Pods keep theirs: spot Pods are removed first.
     """
     if room is None:
         return

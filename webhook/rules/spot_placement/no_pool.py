@@ -1,4 +1,4 @@
-"""Explain why a Pod that targets spot fits no spot pool, worded for the user who applies it."""
+"""Explain why no spot pool admits a Pod that targets spot, for the user who applies the Pod."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
-    """Return the violation for a Pod that targets spot and fits no spot pool."""
+    """Return the violation for a Pod that targets spot, and that no spot pool admits."""
     pod = subject.pod
     on_demand = run_on_demand(subject, target)
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
@@ -61,7 +61,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
 
 
 def _one_unfit(pod: Pod, target: Target) -> Violation | None:
-    """Return the violation for a Pod that names one pool, which has other accelerators than the Pod requests."""
+    """Return the violation for a Pod that names one pool whose accelerators don't match its requests, or None."""
     if len(chosen := list(_chosen(pod, target))) != 1:
         return None
     (nodes,) = chosen
@@ -107,7 +107,7 @@ def _suits(nodes: SpotNodes, term: Term) -> bool:
 
 
 def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
-    """Yield the refused pools that the Pod names: by annotation, or by the pool-name label in its own selector."""
+    """Yield the rejected pools that the Pod names, by annotation or by the pool-name label in its own selector."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in (rejected.nodes for rejected in target.rejected):
@@ -143,7 +143,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
 
 
 def _hint(demand: str, supply: Supply) -> str:
-    """Return which value of a spot pool is meant, if the one that is demanded is no pool's; else an empty string."""
+    """Return a hint for a demanded value that no pool has, or an empty string."""
     words = demand.split(" ")
     key, value = words[0].rstrip(":"), words[-1].strip("[]")
     if any(pool.is_named(value) or pool.labels.get(key) == value for pool in supply.pools):
@@ -152,22 +152,22 @@ def _hint(demand: str, supply: Supply) -> str:
 
 
 def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: Taint) -> Violation:
-    """Return the violation for a Pod that is kept off only by taints that may dedicate the pools."""
+    """Return the violation for a Pod repelled by a taint, which dedicates its pool unless it is known to mean spot."""
     noun = pod_noun(subject)
     pattern = dump_on_one_line({"key": taint.key, **({"value": taint.value} if taint.value else {})})
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
     named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
-    means = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the SpotPlacement policy"
+    remedy = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the SpotPlacement policy"
     if target.gpu and nodes.gpu is Gpu.YES:
         where = f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
-        means = f"if the taint only repels Pods without GPUs, add `- {pattern}` to {where}"
+        remedy = f"if the taint only repels Pods without GPUs, add `- {pattern}` to {where}"
     return warning(
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
         field=target.field,
         detail=f"It targets spot: {target.because}. A taint dedicates a pool, unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
-        fix=f"{means}; if the Pod belongs there, add a toleration to {noun}{named}",
+        fix=f"{remedy}; if the Pod belongs there, add a toleration to {noun}{named}",
     )
 
 

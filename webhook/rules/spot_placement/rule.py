@@ -1,27 +1,27 @@
-"""SpotPlacement: a Pod that targets spot gets what it needs to run there, and only there.
+"""SpotPlacement: a Pod that targets spot gets the tolerations and selectors to run there, and only there.
 
 Intent
-    The label `spotgate.dev/capacity: spot` is enough. Without the tolerations a Pod stays pending next to free
-    spot nodes; without the selector it takes on-demand nodes that it was not meant to pay for.
+    The user sets only the label ``spotgate.dev/capacity: spot``. Without tolerations, the Pod stays pending while spot
+    nodes are free. Without a selector, it may run on more expensive on-demand nodes.
 Reads
-    Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace,
-    annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor`` and ``spotgate.dev/keep`` (node-selector,
-    tolerations), nodeSelector,
-    required node affinity, tolerations, GPU requests, owner, schedulerName; the node pools of the cluster.
+    Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace;
+    annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor``, and ``spotgate.dev/keep`` (node-selector,
+    tolerations); nodeSelector, required node affinity, tolerations, GPU requests, owner, schedulerName. The node pools
+    of the cluster.
 Writes
-    ``spec.tolerations``: the narrowest one for each taint of the spot pools that admit the Pod and that means spot, or
-    the platform that the Pod says (`capacity.placement.taints`), unless the Pod has one that covers it. For taints that
-    dedicate an accelerator, only if the Pod requests it; for those that dedicate a pool otherwise, only if the Pod
-    names the pool; never for taints that a provider forbids to tolerate.
-    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label is not enough: what admits
-    these pools and no other (`capacity.placement.selector`), unless the Pod's own constraints do. Pools of several
-    providers may have no label in common: then each term of the affinity becomes one for each provider.
-    ``spec.affinity.nodeAffinity`` (preferred, weight 100) instead, for spot-preferred; and required ``NotIn`` for pools
-    of another platform that the tolerations would open.
-    Nothing for a Pod that no spot pool admits.
-    With an on-demand floor (`webhook.rules.spot_placement.floor`): ``NotIn`` instead, for a Pod that runs on demand;
-    ``spec.schedulingGates`` and only tolerations, for one that the controller assigns; a preference for on-demand nodes
-    where neither can decide. A pod template gets only tolerations.
+    ``spec.tolerations``: the narrowest toleration for each taint of the admitting spot pools that marks spot nodes or
+    the Pod's platform (`capacity.placement.taints`), unless the Pod has a toleration that covers it. The rule tolerates
+    the taint of an accelerator only if the Pod requests the accelerator, and the taint of a dedicated pool only if the
+    Pod names the pool. It never tolerates a taint that the provider forbids to tolerate.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label isn't enough: requirements
+    that only these pools meet (`capacity.placement.selector`), unless the Pod's own constraints already select them. If
+    pools of several providers have no common label, each term of the affinity becomes one term for each provider.
+    ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100), and a
+    required ``NotIn`` for pools of another platform that the injected tolerations would open.
+    Nothing, if no spot pool admits the Pod.
+    With an on-demand floor (`webhook.rules.spot_placement.floor`): a required ``NotIn`` for a Pod that runs on demand;
+    ``spec.schedulingGates`` and tolerations for a Pod that the controller assigns; a preference for on-demand nodes if
+    the floor is undecided. A pod template gets only tolerations.
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
-"""The greatest weight of a preference: spot first, as far as the scheduler follows preferences."""
+"""The maximum weight of a preference, so that the scheduler uses spot nodes first if it can."""
 
 _DAEMON_SETS: Final = "system:serviceaccount:kube-system:daemon-set-controller"
 _PLACERS: Final = frozenset({"system:kube-scheduler", "system:kube-controller-manager", _DAEMON_SETS})
@@ -85,8 +85,8 @@ _PLACERS: Final = frozenset({"system:kube-scheduler", "system:kube-controller-ma
 _PLACING: Final = frozenset({"node-selector", "tolerations"})
 
 TERMS_AT_MOST: Final = 64
-"""Terms of a required node affinity that is multiplied by providers. People write one or two, and the scheduler
-compares each with every node."""
+"""Terms of a required node affinity that has a term for each provider. Users write one or two terms, and the scheduler
+compares each one with every node."""
 
 
 class SpotPlacement(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
     labels: tuple[LabelSpec, ...]
 
     def concern(self, _group: str, _resource: str) -> Concern:
-        """Return what makes a Pod target spot, or bypass placement."""
+        """Return the fields that make a Pod target spot, or bypass placement."""
         return self.targeting.concern() | Concern(node_name=True)
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
@@ -127,10 +127,10 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
             trace.say("not placed on spot: %s", target.because)
-            silent = findings.not_targeting(subject, target, view, self.targeting.providers)
+            violations = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
-                silent = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
-            return PlacementPlan(violations=(*silent, *without_spot(pod, target.because)))
+                violations = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
+            return PlacementPlan(violations=(*violations, *without_spot(pod, target.because)))
         trace.say("targets spot: %s", target.because)
         if target.by_preference:
             trace.say("unchanged: its own affinity and tolerations place it")
@@ -153,7 +153,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
     def _assigned(
         self, subject: Subject, target: Target, supply: Supply, view: ClusterView, case: FloorCase
     ) -> PlacementPlan:
-        """Return the plan for a Pod of a workload with an on-demand floor, unless it is assigned to spot."""
+        """Return the plan for a Pod that its on-demand floor doesn't assign to spot."""
         pod = subject.pod
         subject.trace.say("on-demand floor: %s", case.assignment)
         providers_in_play = in_play(view, self.targeting.providers).union(self.targeting.provider)
@@ -200,7 +200,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
 
 def _one_by_one(requirements: Iterable[Requirement]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
-    """Return the requirements as those that must all hold."""
+    """Return each requirement as a separate item, so that all of them must hold."""
     return tuple(((requirement,),) for requirement in requirements)
 
 
@@ -211,7 +211,7 @@ def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
 
 
 def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, ...]:
-    """Return the tolerations that the Pod lacks, unless it keeps its own."""
+    """Return the tolerations that the Pod lacks, or none if its annotation keeps its tolerations."""
     if "tolerations" in kept_fields(subject.pod):
         subject.trace.say("it keeps its tolerations")
         return ()
@@ -223,7 +223,7 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
 
 
 def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
-    """Return what keeps a Pod that only prefers spot off spot nodes of another platform, which its tolerations open."""
+    """Return the requirements that exclude spot nodes of another platform that the Pod's tolerations would open."""
     names: dict[str, list[str]] = {}
     for nodes in (rejected.nodes for rejected in target.rejected if opens(target.tolerations, pod, rejected)):
         key = nodes.provider.pool_name_label
@@ -233,7 +233,7 @@ def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
-    """Return the requirements that a term of the Pod's own constraints lacks."""
+    """Return the requirements that at least one term of the Pod's own constraints lacks."""
     terms = terms_of(pod.spec)
     return tuple(
         requirement for requirement in requirements if not all(requirement in term.requirements for term in terms)
@@ -269,7 +269,7 @@ KIND: Final = PolicyKind(
     writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
     not_exported="it changes Pods, and looks up the cluster's node pools",
     order=0,
-    # Only a floor that can't be parsed is more than a warning, and a workload with one must not be stored.
+    # The only finding that can deny is a floor that can't be parsed. A workload with one must not be stored.
     template_outcome=Outcome.DENY,
     compile=lambda spec, facts: SpotPlacement(Targeting.of_policy(spec, facts), spec.selector_labels),
     rules=lambda _: (PODS_CREATE,),

@@ -1,4 +1,5 @@
 """Find workloads on spot that a reclaim would harm: policy kind ``SpotSuitability``.
 
-`checks` judges one Pod or workload, `jobs` what ends a Job, `gangs` Pods that work only together.
+`checks` evaluates Pods and their workload, `jobs` the fields next to a pod template, `gangs` the Pods that work only
+together, and `spread` the topology spread constraints.
 """

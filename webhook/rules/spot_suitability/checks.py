@@ -1,6 +1,6 @@
-"""Judge one workload that targets spot: its replicas, its PodDisruptionBudgets, and what a reclaim does to its Pods.
+"""Check a workload that targets spot: its replicas, its PodDisruptionBudgets, and the effect of a reclaim on its Pods.
 
-Each violation states the risk in its reason, and the remedy as YAML below one line that says what to do with it.
+The reason of a violation is the risk. The fix is one line of instruction, followed by YAML.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that targets spot, and its workload.
 
     Attributes:
-        target: how it targets spot.
-        workload: the fields around its template; empty for a Pod alone.
-        replicas: the number of Pods of this template, or the least that its autoscaler leaves it; None: of no matter.
-        autoscaler: the autoscaler of the workload, if one is known.
-        minimum: the replicas that suffice while one of them is missing.
-        serves: it has replicas that serve, so a reclaim costs more than repeating work.
+        target: how the Pod targets spot.
+        workload: the workload's fields outside the pod template; empty for a Pod.
+        replicas: the replicas of the workload, or the minimum of its autoscaler; None if they don't matter.
+        autoscaler: the autoscaler of the workload, if it is known.
+        minimum: the replicas with which a service can lose one.
+        serves: the replicas serve requests, so a reclaim costs more than repeated work.
     """
 
     subject: Subject
@@ -57,26 +57,26 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def selector(self) -> dict[str, Any]:
-        """Return the selector of a PodDisruptionBudget for the Pods."""
+        """Return the selector for a PodDisruptionBudget that covers the Pods."""
         own = {key: value for key, value in self.subject.pod.labels.items() if not key.startswith(_OWN_LABELS)}
         return {"matchLabels": dict(sorted((self.workload.match_labels or own).items()))}
 
     def object(self, api_version: str, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a new object in the namespace of the workload."""
+        """Return a manifest in the namespace of the workload."""
         namespace = self.subject.request.namespace
         metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
     def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = "") -> Violation:
-        """Return a violation of work that belongs on demand; ``lead`` says what else can be done."""
-        by_itself = bool(self.target.own) and self.target.own == self.target.field
-        fix = f"{lead}, and remove its own choice of spot" if by_itself else lead
+        """Return the violation for a Pod that belongs on demand. ``lead`` is the beginning of the fix."""
+        chooses_spot = bool(self.target.own) and self.target.own == self.target.field
+        fix = f"{lead}, and remove its own choice of spot" if chooses_spot else lead
         field = field or self.target.field
         return Violation(id=id_, reason=reason, field=field, detail=detail, fix=fix, yaml=_ON_DEMAND)
 
 
 def job_leader(case: SuitabilityCase, name: str) -> Violation:
-    """Return the violation for a Pod that leads the work of others."""
+    """Return the violation for a Pod that leads other Pods, such as a Spark driver."""
     return case.finding(
         "driver",
         f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends the job",
@@ -86,7 +86,7 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
 
 
 def bare_pod(case: SuitabilityCase) -> Violation:
-    """Return the violation for a Pod that no controller replaces."""
+    """Return the violation for a Pod without a controller that replaces it."""
     metadata = case.subject.pod.metadata
     name = metadata.generateName.rstrip("-") or metadata.name or "NAME"
     return Violation(
@@ -100,7 +100,7 @@ def bare_pod(case: SuitabilityCase) -> Violation:
 
 
 def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
-    """Return the violation for the only replica of stateful work; ``state`` is what holds it, as a phrase."""
+    """Return the violation for a stateful workload with one replica. ``state`` is a phrase for where its state is."""
     return case.finding(
         "stateful-singleton",
         "its only replica holds state: a reclaim stops it until its volume is attached to another node",
@@ -110,7 +110,7 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
 
 
 def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
-    """Yield violations of a service that one reclaim stops, or whose Pods get requests too early after it."""
+    """Yield violations for a service that one reclaim stops, or whose replacement Pods get requests too early."""
     containers, replicas = case.subject.pod.spec.containers, case.replicas
     if (replicas or 0) < case.minimum:
         yield _few_replicas(case, "one replica" if replicas == 1 else f"{replicas} replicas")
@@ -152,7 +152,7 @@ def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
 
 
 def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation]:
-    """Yield violations of Pods that no PodDisruptionBudget covers, that several do, or whose budget always blocks."""
+    """Yield violations for Pods with no PodDisruptionBudget, with several, or with one that blocks every eviction."""
     wanted = case.serves and (case.replicas or 0) >= case.minimum
     finding = partial(Violation, field="metadata.labels")
     if context.view.budgets is None:
@@ -168,7 +168,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
                 unknown=True,
             )
         return
-    # With too few replicas, that is the finding; a budget is judged as it will be with enough.
+    # Too few replicas are a separate finding: evaluate the budget as if the workload had enough.
     replicas = max(case.replicas or 0, case.minimum) if case.serves else case.replicas or None
     budgets = context.view.budgets.get(case.subject.request.namespace, ())
     covering = [budget for budget in budgets if budget.covers(case.subject.pod.labels)]
@@ -202,7 +202,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
 
 
 def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> Iterator[Violation]:
-    """Yield violations of annotations that do not protect from a reclaim, or keep the drain from stopping the Pod."""
+    """Yield violations for annotations that don't stop a reclaim, or that block the Pod's eviction before it."""
     annotations = case.subject.pod.annotations
     for key, value in protections.items():
         drained = any(unevicted_annotation(provider, None) == key for provider in case.target.providers)
@@ -227,9 +227,9 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
 
 
 def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
-    """Yield violations of hostPath volumes whose data is lost with the node, by their names and mount paths.
+    """Yield violations for hostPath volumes whose names or mount paths indicate data, which is lost with the node.
 
-    An emptyDir ends with its Pod, so its author does not expect it to stay; its name doesn't tell data from a cache.
+    Skip emptyDir volumes: users know that they end with the Pod, and their names don't distinguish data from a cache.
     """
     for index, volume, mounts in on_the_node(pod):
         names = (volume.name, *mounts)
@@ -247,7 +247,7 @@ def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
 
 
 def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
-    """Yield violations of containers with such images: second controllers that drain the same nodes as Karpenter."""
+    """Yield violations for containers with these images, which drain the same nodes as Karpenter."""
     for index, container in enumerate(pod.spec.containers):
         if any(part in container.image for part in handlers):
             yield Violation(

@@ -1,6 +1,6 @@
-"""Find gangs, whose Pods work only together, of which a part is on spot and a part is not.
+"""Find gangs with one part on spot and another part not. The Pods of a gang work only together.
 
-Who leads a gang (a launcher, a driver, a head) is no part of it here: that belongs on demand.
+The leader (a launcher, a driver, a head) doesn't count as a part of the gang, because it belongs on demand.
 
 Source: https://kueue.sigs.k8s.io/docs/concepts/workload/ (admitted as a whole);
 https://jobset.sigs.k8s.io/docs/concepts/ (a failed Job recreates all);
@@ -45,8 +45,8 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     """The gangs of a policy: Pods of one object that work only together.
 
     Attributes:
-        specs: the sorts of gangs, each with the globs of its kinds.
-        leaders: globs for names of parts that lead the others, in small letters.
+        specs: the gangs, each with the globs of its kinds.
+        leaders: lowercase globs for the names of parts that lead the others.
     """
 
     specs: tuple[tuple[GangSpec, Globs], ...]
@@ -56,7 +56,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     def violations(
         self, subject: Subject, target: Target, targeting: Targeting, view: ClusterView
     ) -> Iterator[Violation]:
-        """Yield the violation for a part of a gang on spot, if another part is not, or may not be."""
+        """Yield a violation if the Pod is part of a gang on spot, and another part isn't on spot, or may not be."""
         kind = subject.request.kind
         workload = self.workloads.get((kind.group, kind.kind))
         gang = self._gang(subject) if subject.template and workload is not None else None
@@ -78,7 +78,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     yaml={"metadata": {"labels": {CAPACITY_LABEL: "spot"}}},
                 )
             return
-        # Of parts on spot the first compares itself with all, and each other one with the first: no pair is said twice.
+        # Compare the first part with all others, and the others only with the first: report each pair once.
         for other in parts[1:] if part is parts[0] else parts[:1]:
             if _is_off_spot(other, workload, subject, targeting, view):
                 yield Violation(

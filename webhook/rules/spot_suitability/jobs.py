@@ -1,4 +1,4 @@
-"""Find Jobs that a reclaim fails, and workloads that replace reclaimed Pods late.
+"""Find Jobs that fail on a reclaim, and workloads that replace reclaimed Pods late.
 
 Source: https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy (needs restartPolicy Never;
 a Pod that a drain or a taint removes has the condition DisruptionTarget) and #pod-replacement-policy;
@@ -22,18 +22,18 @@ _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"
 _LATE: Final = frozenset({"Failed", "TerminationComplete"})
 LONG_SECONDS: Final = 60
-"""A grace period that is longer than that of a stateless service; a replacement that waits for it is missed."""
+"""The grace period of a stateless service. A replacement that waits for a longer grace period comes too late."""
 
 
 def job_violations(subject: Subject) -> Iterator[Violation]:
-    """Yield the violations of what stands around a pod template: the Job's, or the Deployment's, own fields."""
+    """Yield the violations of the fields next to a pod template, in the ``spec`` of a Job or Deployment."""
     pod = subject.pod
     if not subject.path or not pod.spec.containers:
         return
-    around = subject.holder(subject.path[:-1])
+    spec = subject.holder(subject.path[:-1])
     if pod.controller is not None and pod.controller.group_kind == _JOB:
-        if not _ignores_disruptions(around):
-            if around.get("backoffLimit") == 0:
+        if not _ignores_disruptions(spec):
+            if spec.get("backoffLimit") == 0:
                 yield Violation(
                     id="job-fails",
                     reason="backoffLimit is 0: one reclaimed node fails the whole Job",
@@ -43,7 +43,7 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     fix="add a podFailurePolicy that ignores disruptions; the Job still fails if its program does",
                     other=_policy(subject),
                 )
-            elif around.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
+            elif spec.get("podFailurePolicy") is None and pod.spec.restartPolicy == "Never":
                 yield Violation(
                     id="job-failure-policy",
                     reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
@@ -53,9 +53,9 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
                     other=_policy(subject),
                     outcome=Outcome.AUDIT,
                 )
-        if around.get("podFailurePolicy") is not None:
-            return  # it allows no other replacement
-    if (policy := around.get("podReplacementPolicy")) in _LATE and pod.grace_seconds > LONG_SECONDS:
+        if spec.get("podFailurePolicy") is not None:
+            return  # with it, Kubernetes allows no other podReplacementPolicy
+    if (policy := spec.get("podReplacementPolicy")) in _LATE and pod.grace_seconds > LONG_SECONDS:
         yield Violation(
             id="late-replacement",
             reason=f"a reclaimed Pod is replaced up to {pod.grace_seconds} s late: podReplacementPolicy is {policy}",
@@ -76,7 +76,7 @@ def _ignores_disruptions(job: Mapping[str, Any]) -> bool:
 
 
 def _policy(subject: Subject) -> dict[str, Any]:
-    """Return a policy that ignores disruptions, in the manifest of the Job or of what makes it."""
+    """Return a podFailurePolicy that ignores disruptions, at its place in the manifest of the Job or its owner."""
     rule = {"action": "Ignore", "onPodConditions": [{"type": _DISRUPTED}]}
     never = {"spec": {"restartPolicy": "Never"}}
     value: dict[str, Any] = {"spec": {"podFailurePolicy": {"rules": [rule]}, "template": never}}

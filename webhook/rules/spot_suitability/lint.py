@@ -1,4 +1,4 @@
-"""Warn of SpotSuitability policies with misspelt kinds or template paths, or findings that are never denied."""
+"""Warn about SpotSuitability policies with misspelled kinds or template paths, or with findings that can't deny."""
 
 from __future__ import annotations
 

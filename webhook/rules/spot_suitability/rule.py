@@ -1,23 +1,22 @@
-"""SpotSuitability: workloads that target spot belong there, and are ready for a reclaim.
+"""SpotSuitability: workloads that target spot are suitable for it, and ready for a reclaim.
 
 Intent
-    A reclaim must be a non-event. It is an outage for work that has one copy, keeps its data on the node, can't be
-    evicted in time, or leads the work of others.
+    A reclaim must be a non-event. It is an outage for a workload that has one replica, stores its data on the node,
+    can't be evicted in time, or leads other Pods.
 Reads
-    Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner, labels
-    ``spotgate.dev/workload-class``, ``spark-role`` and the like, annotations that only stop voluntary disruption,
-    volumes and mounts, readiness probes. Of the workload around a pod template: ``spec.replicas``, ``spec.selector``,
-    its own controller, and what holds the template: ``backoffLimit``, ``podFailurePolicy``, ``podReplacementPolicy``;
-    labels and annotations by which its Pods are a gang, and how its other pod templates target spot.
+    Pods that target spot (`webhook.capacity.placement.target`), on CREATE: the controlling owner; labels such as
+    ``spotgate.dev/workload-class`` and ``spark-role``; annotations that stop only voluntary disruption; volumes and
+    mounts; readiness probes; ``spec.topologySpreadConstraints``. The workload of a pod template: ``spec.replicas``,
+    ``spec.selector``, its controller; ``backoffLimit``, ``podFailurePolicy``, and ``podReplacementPolicy`` next to the
+    template; labels and annotations that make its Pods a gang, and whether its other pod templates target spot.
     The PodDisruptionBudgets of the namespace.
     DaemonSets and Deployments that run AWS Node Termination Handler, if the cluster has Karpenter's nodes.
-    The HorizontalPodAutoscaler or ScaledObject of the workload, where files show it; spec.topologySpreadConstraints.
-    Findings on a workload are not repeated on the Pods of its controllers, unless denials reach those
-    (``controllerCreated: deny``). A driver is not reported as a bare Pod as well. A bare Pod is not reported as a
-    singleton. A driver with fault tolerance (Ray's ``gcsFaultToleranceOptions``) is judged like any other Pod. Work
-    that can be repeated (batch, checkpointing, queue-worker) needs neither replicas nor readiness probe nor
-    PodDisruptionBudget; a Pod of a ReplicaSet that declares no port is a queue worker. Readiness matters from two
-    replicas on: with one, no other Pod could answer meanwhile.
+    The HorizontalPodAutoscaler or ScaledObject of the workload, if the files contain it.
+    Pods don't repeat the findings of the workload that created them, unless denials also apply to Pods
+    (``controllerCreated: deny``). A driver isn't also reported as a bare Pod, or a bare Pod as a singleton. A driver
+    with fault tolerance (Ray's ``gcsFaultToleranceOptions``) is evaluated like any other Pod. Work that can be repeated
+    (batch, checkpointing, queue-worker) needs no replicas, readiness probe, or PodDisruptionBudget. A Pod of a
+    ReplicaSet that declares no port is a queue worker. Readiness matters only if another replica can answer.
 Writes
     Nothing.
 Finds
@@ -86,16 +85,16 @@ if TYPE_CHECKING:
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
 _DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
-"""Workload classes in which a reclaim costs time, but no request."""
+"""Workload classes for which a reclaim costs time, but loses no request."""
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule.
 
     Attributes:
-        reported_kinds: group and kind of the workloads whose templates are judged, and of their controllers.
-        capacity_keys: the labels by which nodes are spot or on-demand.
-        karpenters: names of the providers whose nodes Karpenter creates.
+        reported_kinds: group and kind of the workloads whose templates are evaluated, and of their Pods' controllers.
+        capacity_keys: the keys of the labels that mark nodes as spot or on-demand.
+        karpenters: the names of the providers whose nodes Karpenter creates.
     """
 
     spec: SpotSuitabilitySpec
@@ -113,7 +112,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         return self.levels.parts
 
     def concern(self, _group: str, _resource: str) -> Concern:
-        """Return what makes a Pod target spot, and what drains nodes in addition to Karpenter."""
+        """Return the fields that make a Pod target spot, and the images that drain Karpenter's nodes."""
         images = self.spec.termination_handlers if self.karpenters else ()
         return self.targeting.concern() | Concern(images=frozenset(images))
 
@@ -171,7 +170,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         yield from judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
 
     def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
-        """Yield the violations for a kind of work that does not belong on spot."""
+        """Yield the violations of a Pod's role and state, and of the workload's replicas."""
         subject = case.subject
         leader = self._driver(subject)
         if leader is not None and not _is_fault_tolerant(leader, subject):
@@ -184,9 +183,9 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             yield from judge_replicas(case)
 
     def _state(self, subject: Subject) -> str:
-        """Return what holds the Pod's state, as a phrase, or an empty string.
+        """Return where the Pod stores its state, as a phrase, or an empty string.
 
-        A writable claim counts even where the missing port makes the Pod look like a queue worker.
+        A writable claim counts even if the Pod looks like a queue worker because it declares no port.
         """
         if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
             return ""
@@ -196,7 +195,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         return f"its Pod writes to the claim `{claim}`" if claim else ""
 
     def _driver(self, subject: Subject) -> DriverSpec | None:
-        """Return the driver that the Pod is, or None."""
+        """Return the driver that matches the Pod, or None."""
         labels = subject.pod.labels.items()
         by_path = (self.members[step] for step in subject.path if step in self.members)
         labelled = (
@@ -206,20 +205,20 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _autoscaler(subject: Subject, context: Context) -> Autoscaler | None:
-    """Return the autoscaler that files show for the workload around the pod template, or None."""
+    """Return the autoscaler of the pod template's workload, or None. Only files contain autoscalers."""
     target = (subject.request.kind.kind, subject.request.name)
     known = context.view.autoscalers.get(subject.request.namespace, ()) if subject.template else ()
     return next((scaler for scaler in known if scaler.target == target), None)
 
 
 def _can_be_repeated(pod: Pod) -> bool:
-    """Return whether a reclaim costs the Pod's work time, but no request."""
+    """Return whether a reclaim costs the Pod time, but loses no request."""
     named = pod.labels.get(CLASS_LABEL)
     return named in _DONE_AGAIN if named else is_queue_worker(pod)
 
 
 def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
-    """Return whether the driver's state is kept outside its Pod."""
+    """Return whether the driver stores its state outside its Pod."""
     tolerance = driver.fault_tolerance
     if tolerance is None:
         return False

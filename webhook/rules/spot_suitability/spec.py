@@ -44,7 +44,7 @@ class DriverSpec(Model):
     """Settings that keep the state outside the Pod, so that it can be on spot."""
 
     @model_validator(mode="after")
-    def _says_which(self) -> Self:
+    def _matches_pods(self) -> Self:
         if self.label is None and not self.member:
             raise ValueError("set `label`, `member`, or both")
         return self
@@ -69,7 +69,7 @@ DEFAULT_DRIVERS: Final = tuple(
 
 
 SCHEDULING_GROUP: Final = "spec.schedulingGroup"
-"""The field by which a Pod names a PodGroup of Kubernetes: its Pods start together, if the PodGroup says so."""
+"""The field of a Pod with the name of its PodGroup in Kubernetes, whose Pods can start together."""
 
 
 class GangSpec(Model):
@@ -87,7 +87,7 @@ class GangSpec(Model):
     """A field that lets the others continue without a lost Pod."""
 
     @model_validator(mode="after")
-    def _says_which(self) -> Self:
+    def _matches_pods(self) -> Self:
         if not (self.kinds or self.key):
             raise ValueError("set `kinds`, `key`, or both")
         return self
@@ -108,7 +108,7 @@ DEFAULT_GANGS: Final = (
 
 
 class SuitabilityFindingsSpec(Model):
-    """The greatest outcome of each finding; ``enforcement`` lowers it further."""
+    """The strongest outcome of each finding; ``enforcement`` can lower it."""
 
     driver: Level = "deny"
     """A driver or head is on spot."""
@@ -123,7 +123,7 @@ class SuitabilityFindingsSpec(Model):
     readiness_probe: Level = "deny"
     """No container has a readiness probe."""
     protection: Level = "deny"
-    """An annotation that only stops autoscalers."""
+    """An annotation that stops only autoscalers."""
     data_on_node: Level = "deny"
     """A hostPath with data."""
     job_fails: Level = "deny"
@@ -149,14 +149,14 @@ _DATA: Final = (
     *("*database*", "*/data", "/data/*", "/var/lib/*"),
 )
 _SCRATCH: Final = (
-    *("istio-data", "/var/lib/istio/*"),  # what Istio's proxy recreates whenever it starts
+    *("istio-data", "/var/lib/istio/*"),  # Istio's proxy recreates them at every start
     *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
     *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
 )
 
 
 class SpotSuitabilitySpec(TargetingSpec):
-    """Finds workloads that do not belong on spot capacity, or are not ready for a reclaim."""
+    """Finds workloads that aren't suitable for spot capacity, or aren't ready for a reclaim."""
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
@@ -180,7 +180,7 @@ class SpotSuitabilitySpec(TargetingSpec):
     protections: dict[NonEmpty, str] = Field(
         default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     )
-    """Annotations that only stop voluntary disruption: key -> value."""
+    """Annotations that stop only voluntary disruption: key -> value."""
     data_volumes: Patterns = Field(default=_DATA, validate_default=True)
     """Names and mount paths of hostPath volumes with data (globs)."""
     scratch_volumes: Patterns = Field(default=_SCRATCH, validate_default=True)

@@ -27,7 +27,7 @@ _ROLLING: Final = "Deployment.apps"
 def judge_spread(
     subject: Subject, capacity_keys: Collection[str], replicas: int | None, *, preferred: bool
 ) -> Iterator[Violation]:
-    """Yield at most one violation of each sort. ``capacity_keys`` are the labels that mark spot or on-demand nodes."""
+    """Yield at most one violation of each kind. ``capacity_keys`` are the labels that mark spot or on-demand nodes."""
     listed = subject.pod.spec.topologySpreadConstraints
     spreads = enumerate(listed if isinstance(listed, list) else ())
     keyed = [(index, spread, str(spread.get("topologyKey"))) for index, spread in spreads if isinstance(spread, dict)]

@@ -1,1 +1,1 @@
-"""Judge objects by a team's own CEL expressions: policy kind ``Validation``."""
+"""Evaluate a team's own CEL expressions on objects: policy kind ``Validation``."""

@@ -23,17 +23,17 @@ _TYPES: Final = {str: "a string", bool: "a bool", int: "a number", float: "a num
 
 
 class Compiler:
-    """The compiler of one policy's expressions, with its ``params`` and ``variables``.
+    """A compiler for the expressions of one policy, with its ``params`` and ``variables``.
 
     Attributes:
-        mistakes: those in the expressions so far.
-        names: the variables of the language that they read.
+        mistakes: the mistakes in the expressions so far.
+        names: the variables of the language that the expressions read.
     """
 
-    def __init__(self, spec: ValidationSpec, of: Language) -> None:
+    def __init__(self, spec: ValidationSpec, language: Language) -> None:
         self.mistakes: list[SpecError] = []
         self.names: set[str] = set()
-        self._language = of
+        self._language = language
         self._given = spec.params
         self._params = _literal(spec.params)
         self._variables: dict[str, Text] = {}
@@ -49,7 +49,7 @@ class Compiler:
                 self._variables[name] = Text(variable.expression)
 
     def compile(self, expression: str, path: FieldPath, result: type[bool | str] | None) -> Expression | None:
-        """Compile one expression. Return None if there is a mistake in it, or in a variable that it reads."""
+        """Compile one expression. Return None if the expression, or a variable that it reads, has a mistake."""
         try:
             text = Text(expression)
             if self._broken.intersection(text.variables):
@@ -57,7 +57,7 @@ class Compiler:
             compiled = self._language.compile(text.text, result, self._bound(text))
             self._check_params(compiled, text.text)
         except ExpressionError as error:
-            self.mistakes.append(SpecError(path, self._said(error)))
+            self.mistakes.append(SpecError(path, self._problem(error)))
         except RecursionError:
             self.mistakes.append(SpecError(path, "the expression is nested too deeply"))
         else:
@@ -66,9 +66,9 @@ class Compiler:
         return None
 
     def _bound(self, text: Text) -> dict[str, str]:
-        """Return the variables that the expression reads, directly or through others, in the order of the policy.
+        """Return the variables that the expression reads, directly or through other variables, in the policy's order.
 
-        Raise ExpressionError if it reads ``params``, and the policy has none.
+        Raise ExpressionError if the expression reads ``params`` and the policy has none.
         """
         read = dict.fromkeys(text.variables)
         words, bound = set(text.words), dict(text.bound)
@@ -83,29 +83,29 @@ class Compiler:
         return {"params": self._params, **bound} if "params" in words else bound
 
     def _check_params(self, expression: Expression, text: str) -> None:
-        """Report each member of ``params`` that the policy does not have, unless the expression tests for it.
+        """Check that the policy has every member of ``params`` that the expression reads.
 
-        Raise ExpressionError if it reads a member that the policy does not have.
+        Raise ExpressionError for a missing member, unless the expression tests for the member.
         """
         for path in expression.reads.paths:
             value: Any = self._given if path[0] == "params" else None
             for number, step in enumerate(path[1:], start=1):
                 if step is None or value is None:
                     break
-                of = shown_path(path[:number])
-                if not isinstance(value, dict) and f"type({of})" in text:
+                parent = shown_path(path[:number])
+                if not isinstance(value, dict) and f"type({parent})" in text:
                     break
                 if not isinstance(value, dict):
-                    raise ExpressionError(f"`{of}` is {_TYPES[type(value)]}, and has no field `{step}`")
+                    raise ExpressionError(f"`{parent}` is {_TYPES[type(value)]}, and has no field `{step}`")
                 if step not in value and path[: number + 1] in expression.reads.tested:
                     break
                 if step not in value:
-                    hint = f"; `{of}` has {', '.join(value) or 'nothing'}"
+                    hint = f"; `{parent}` has {', '.join(value) or 'nothing'}"
                     problem = f"there is no `{shown_path(path[: number + 1])}`"
                     raise ExpressionError(problem, step, known=tuple(value), hint=hint)
                 value = value[step]
 
-    def _said(self, error: ExpressionError) -> str:
+    def _problem(self, error: ExpressionError) -> str:
         if not error.name:
             return str(error)
         name = shown_name(error.name)
@@ -115,7 +115,7 @@ class Compiler:
         return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)
 
     def _known(self, name: str) -> list[str]:
-        """Return a hint at the name that may have been meant."""
+        """Return the names that a misspelled name may mean."""
         if "." in name:
             return [f"variables.{variable}" for variable in (*self._variables, *self._broken)]
         return [*_KNOWN, *self._language.functions]

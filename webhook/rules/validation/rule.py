@@ -1,11 +1,11 @@
-"""Validation: a team's own rule, in the words of a ValidatingAdmissionPolicy.
+"""Validation: a team's own rule, with the fields of a ValidatingAdmissionPolicy.
 
 Intent
-    Teams need rules of their own without Python: CEL expressions that Kubernetes' own ValidatingAdmissionPolicy accepts
-    too, word for word, and that can also read the cluster's node pools.
+    Teams write rules in CEL, without Python. A ValidatingAdmissionPolicy accepts the same expressions unchanged. In
+    spotgate, the expressions can also read the cluster's node pools.
 Reads
-    Whatever the expressions name of the object, the old object, the request, its namespace, and the node pools. A pod
-    template is judged as the Pod it will become.
+    The fields that the expressions read: of the object, the old object, the request, its namespace, and the node pools.
+    A pod template is evaluated as its future Pod.
 Writes
     Nothing. A MutatingAdmissionPolicy changes objects in the API server itself.
 Finds
@@ -73,7 +73,7 @@ class Validation(msgspec.Struct, frozen=True):
         """Yield a violation for each expression that is false or has no result."""
         values = values_of(subject, context, self.language, pools=self.needs.pools)
         failed: list[Violation] = []
-        for condition in self.conditions:  # a false one decides, whatever the results of the others
+        for condition in self.conditions:  # one false condition decides, even if others have no result
             try:
                 if not condition.expression.evaluate(values):
                     subject.trace.say("%s is false", condition.where)
@@ -93,19 +93,18 @@ class Validation(msgspec.Struct, frozen=True):
             yield Violation(id="failed", reason=_message(rule, values), part=rule.where)
 
 
-def _no_result(error: EvaluationError, of: _Condition, context: Context) -> Violation:
+def _no_result(error: EvaluationError, condition: _Condition, context: Context) -> Violation:
     if not error.unknown:
         fix = f"in the policy, {error.hint}" if error.hint else ""
-        return Violation(
-            id="error", reason=f"expression failed: {error}", detail=f"{of.where} is `{of.text}`.", fix=fix
-        )
+        detail = f"{condition.where} is `{condition.text}`."
+        return Violation(id="error", reason=f"expression failed: {error}", detail=detail, fix=fix)
     remedy = "pass the namespace's manifest with --state" if context.offline else ""
     why, remedy = {
         "pools": (context.view.why_unknown, context.view.remedy),
         "request.userInfo": ("The user is unknown.", "pass --user and --group"),
         "oldObject": ("The old object is unknown.", "pass the object as it is in the cluster with --state"),
     }.get(error.unknown, ("Only the name of the request's namespace is known.", remedy))
-    reason = f"can't evaluate {of.where}: {error.unknown} is unknown"
+    reason = f"can't evaluate {condition.where}: {error.unknown} is unknown"
     return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
 
 
@@ -121,14 +120,14 @@ def _message(rule: _Rule, values: Values) -> str:
 
 
 def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 - expressions need none
-    # 10 ms that no request is to wait for: `Subject.shown` needs it. The others only policies with expressions need.
+    # Import jsonpatch for `Subject.shown` before the first request: it takes 10 ms. Other policies don't need these.
     import jsonpatch  # noqa: F401, PLC0415
 
     from webhook.cel.limits import BUDGET_NS  # noqa: PLC0415
     from webhook.rules.validation.compiler import Compiler  # noqa: PLC0415
 
-    of = language()
-    compiler = Compiler(spec, of)
+    cel = language()
+    compiler = Compiler(spec, cel)
     conditions: list[_Condition] = []
     for number, condition in enumerate(spec.match_conditions):
         text, path = condition.expression, ("matchConditions", number, "expression")
@@ -153,7 +152,7 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
     if compiler.mistakes:
         raise SpecErrors(compiler.mistakes)
     return Validation(
-        language=of,
+        language=cel,
         conditions=tuple(conditions),
         rules=tuple(rules),
         needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),

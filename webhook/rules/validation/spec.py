@@ -1,4 +1,4 @@
-"""Define the ``spec`` of Validation, in the words of a ValidatingAdmissionPolicy."""
+"""Define the ``spec`` of Validation, with the field names of a ValidatingAdmissionPolicy."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -8,7 +8,7 @@ from webhook.policy.common import NOT_BLANK, Model, PolicySpec
 from webhook.policy.schema_annotations import TextPattern
 
 _AT_MOST: Final = 100
-"""Validations, and variables, of one policy: all of them are compiled before it is in force."""
+"""Validations, and variables, of one policy. All are compiled before the policy takes effect."""
 
 
 ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression")]
@@ -19,7 +19,7 @@ Identifier = Annotated[
 
 
 class ValidationItem(Model):
-    """One validation: what must be true, and the message if it is false."""
+    """One validation: a condition, and the message if it is false."""
 
     expression: ExpressionText
     """A CEL expression that is true for valid objects."""
@@ -31,7 +31,7 @@ class ValidationItem(Model):
     """The reason for `spotgate export vap`. The webhook always answers Forbidden."""
 
     @model_validator(mode="after")
-    def _can_be_said_in_one_line(self) -> Self:
+    def _has_a_message(self) -> Self:
         if "\n" in self.expression.strip() and not self.message.strip():
             raise ValueError("an expression with line breaks needs a `message`, as in Kubernetes")
         return self
@@ -60,13 +60,13 @@ class Variable(Model):
 
 
 class ValidationSpec(PolicySpec):
-    """A team's own rule, in the words of a ValidatingAdmissionPolicy (CEL)."""
+    """A team's own rule in CEL, with the fields of a ValidatingAdmissionPolicy."""
 
     validations: tuple[ValidationItem, ...] = Field(min_length=1, max_length=_AT_MOST)
     """The rules."""
     variables: tuple[Variable, ...] = Field(default=(), max_length=_AT_MOST)
     """Named values. Each can read the ones before it."""
     match_conditions: tuple[NamedExpression, ...] = Field(default=(), max_length=64)
-    """Conditions for judging a request, in addition to `match`. All must be true."""
+    """Conditions for evaluating a request, in addition to `match`. All must be true."""
     params: dict[str, Any] = Field(default={})
     """Values for the expressions, as `params.<name>`."""

@@ -1,4 +1,4 @@
-"""Convert a subject to the values that expressions read; docs/policies/validation.md lists them in full."""
+"""Convert a subject to the values that expressions read, which docs/policies/validation.md lists."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WITH_POOLS: Final = "cel with pools"
 _WITHOUT_POOLS: Final = "cel"
 _NUL: Final = b"\\u0000"
 _REMEMBERED: Final = 4
-"""States of node pools in the cache: the newest, and those of requests in progress."""
+"""States of the node pools in the cache: the newest, and those of requests in progress."""
 
 
 def values_of(subject: Subject, context: Context, language: Language, *, pools: bool) -> Values:
-    """Return the values for all expressions about this subject, converted once for all policies.
+    """Return the values for the expressions on this subject, which all policies share.
 
-    They are converted again for expressions that read the pools, which are many.
+    Policies that read the pools share a second result, because a cluster can have many pools.
     """
     memo, other = (_WITH_POOLS, _WITHOUT_POOLS) if pools else (_WITHOUT_POOLS, _WITH_POOLS)
     values: Values | None = subject.memo.get(memo)
@@ -44,7 +44,7 @@ def values_of(subject: Subject, context: Context, language: Language, *, pools: 
 def _shown(subject: Subject, context: Context) -> dict[str, Any]:
     request, view = subject.request, context.view
     shown = subject.shown
-    # Not the whole object again for each of its pod templates.
+    # Search only the template, not the whole object again for each template.
     written = (msgspec.json.encode(shown),) if subject.template else map(bytes, (request.object, request.old_object))
     nul = any(_NUL in text for text in written)
     old = None if subject.template else subject.old_object
@@ -71,7 +71,7 @@ def _shown(subject: Subject, context: Context) -> dict[str, Any]:
 
 
 def _about(subject: Subject) -> dict[str, Any]:
-    """Return the request as the API server shows it, without empty fields; of a template, that of its future Pod."""
+    """Return the request as in the API server, without empty fields; for a template, the request of its future Pod."""
     request = subject.request
     about = {
         "operation": subject.operation,
@@ -103,7 +103,7 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
 
 
 def _plain(pool: Pool) -> dict[str, Any]:
-    """Return a node pool as expressions read it; docs/policies/validation.md describes each field."""
+    """Return the fields of a node pool for expressions. docs/policies/validation.md describes each field."""
     fields = KNOWN_FIELDS["pools[]"]
     values = {name: value for name in fields if (value := getattr(pool, to_snake(name))) is not None}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
