@@ -82,7 +82,7 @@ def test_the_page_shows_unknown_state_with_reasons(spawn: Spawn, tmp_path: Path)
     while served.metric("spotgate_last_reload_success", what="policies"):
         time.sleep(0.05)
     text = page_text(served)
-    assert "Node pools : The webhook was not told of the cluster. → ask who runs spotgate to start it with" in text
+    assert "Node pools : The webhook was started without access to a cluster. → ask the administrator" in text
     assert "Reload of policies : changes after" in text
     assert "The oldest kubelet : unknown; spotgate assumes 1.34" in text
     assert "Trust : no caBundle is known" in text

@@ -1,6 +1,6 @@
-"""Define what the rules may know of a cluster. Known, empty and unknown are three different things.
+"""Define the view of a cluster that rules read. It distinguishes unknown state from empty state.
 
-``None`` always means *unknown* here. An empty tuple of pools means that the cluster was looked at and has none.
+``None`` always means *unknown*. An empty tuple of pools means that the cluster has no pools.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
-    """The error for an unreadable address or credentials of a cluster. ``str()`` says why."""
+    """A cluster address or credentials that can't be read. ``str()`` is the reason."""
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """The parts of the cluster's state that a policy needs to judge a request.
+    """The parts of the cluster's state that a policy needs to evaluate a request.
 
     Attributes:
-        namespaces: labels of the request's namespace.
-        fresh: the pools as they are now in the API server, not as a cache last saw them.
+        namespaces: the labels of the request's namespace.
+        fresh: the pools as the API server has them now, not from the cache.
         budgets: the PodDisruptionBudgets of the request's namespace.
     """
 
@@ -43,28 +43,28 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """An immutable view of a cluster at one moment.
 
     Attributes:
-        pools: every node pool that any reader reads; None: unknown.
-        templates: the templates of machines of which pools are made, as far as they describe a pool.
-        node_groups: the node pools that its Nodes stand for, where those of their provider can't be seen.
-        why_unknown: why, when pools are unknown, as a sentence ("the API server did not answer within 1.0 s").
-        remedy: what makes them known, as an instruction ("pass --state with the node pools' manifests").
-        namespaces: labels of each namespace by its name; a name that is not there is an unknown namespace.
-        providers: names of the providers that the cluster shows, by their pools or by labels of its Nodes.
-        spot_providers: names of those of which there are spot Nodes.
-        nodes: what each Node tells of its pool, by the Node's name and by its hostname label.
-        api_server: (major, minor) of its API server; None: not known.
-        oldest_kubelet: (major, minor) of the oldest kubelet among its Nodes; None: no Node is known.
-        budgets: the PodDisruptionBudgets by namespace, where there is any; None: unknown.
-        autoscalers: the autoscalers by namespace, as far as files show them: those of a live cluster are not read.
-        floor_controller: `spotgate controller` runs: Pods may wait for it.
-        ordinal_starts: the first ordinal of the StatefulSets that were read for a request, by ``namespace/name``.
+        pools: all node pools that the providers' readers can read; None if unknown.
+        templates: the machine templates that pools can reference, each read as a partial pool.
+        node_groups: the node pools that are inferred from Nodes.
+        why_unknown: why the pools are unknown, as a sentence ("the API server did not answer within 1.0 s").
+        remedy: how to make them known, as an instruction ("pass --state with the node pools' manifests").
+        namespaces: the labels of each namespace by name; a namespace without an entry is unknown.
+        providers: the names of the providers in use, according to pools or labels of Nodes.
+        spot_providers: the names of the providers that have spot Nodes.
+        nodes: the kind of each Node, by the Node's name and by its hostname label.
+        api_server: the (major, minor) version of the API server; None if unknown.
+        oldest_kubelet: the (major, minor) version of the oldest kubelet; None if no Node is known.
+        budgets: the PodDisruptionBudgets by namespace, without namespaces that have none; None if unknown.
+        autoscalers: the autoscalers by namespace, from files only: a live cluster's autoscalers are not read.
+        floor_controller: whether `spotgate controller` runs, so that Pods can wait for it.
+        ordinal_starts: the first ordinal of each StatefulSet that was read for a request, by ``namespace/name``.
     """
 
     pools: tuple[Pool, ...] | None = None
     templates: tuple[Pool, ...] = ()
     node_groups: tuple[Pool, ...] = ()
-    why_unknown: str = "The webhook was not told of the cluster."
-    remedy: str = "ask who runs spotgate to start it with --in-cluster, --kubeconfig or --state"
+    why_unknown: str = "The webhook was started without access to a cluster."
+    remedy: str = "ask the administrator of spotgate to start it with --in-cluster, --kubeconfig, or --state"
     namespaces: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     providers: frozenset[str] = frozenset()
     spot_providers: frozenset[str] = frozenset()
@@ -78,17 +78,17 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterState(Protocol):
-    """The state of a live cluster, or of files. Each is built for one bundle, whose providers read the pools."""
+    """A source of views: a live cluster or files. It belongs to one bundle, whose providers read the pools."""
 
     def view(self) -> ClusterView:
-        """Return the newest view without waiting."""
+        """Return the latest view without waiting."""
 
     async def fresh(self) -> ClusterView:
-        """Return the view with freshly read pools. Pools that can't be read are unknown in it. Raise nothing."""
+        """Return a view with freshly read pools. Pools that can't be read are unknown. Never raise."""
 
 
 class FixedState:
-    """The state of a cluster that does not change: of files, or of a cluster of which nothing is known."""
+    """A cluster state that doesn't change: the state from files, or an unknown state."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
