@@ -1,1 +1,1 @@
-"""Find which Pods target spot, which nodes can run them, what selects those nodes, and how long they have to stop."""
+"""Decide which Pods target spot, which nodes can run them, how to select the nodes, and how long Pods have to stop."""

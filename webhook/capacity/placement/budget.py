@@ -1,4 +1,4 @@
-"""Find how long a Pod on spot capacity has to stop."""
+"""Compute how long a Pod on spot capacity has to stop."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
     Attributes:
         limit: the time from the start of the grace period until the node is gone.
-        margin: the safety margin to keep free of that.
-        because: the source of the limit, as a sentence without its full stop.
+        margin: the safety margin to subtract from the limit.
+        because: the source of the limit, as a sentence without a full stop.
     """
 
     limit: int
@@ -35,7 +35,7 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """Return the longest grace period that fits; at least 1, since 0 would kill without SIGTERM."""
+        """Return the longest grace period that fits. It is at least 1, because 0 kills the Pod without SIGTERM."""
         return max(self.limit - self.margin, 1)
 
     def __str__(self) -> str:
@@ -43,16 +43,16 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
 
 def unevicted_annotation(provider: Provider, pool: Pool | None) -> str:
-    """Return the annotation of Pods that a drain skips. Return an empty string if the drain skips none.
+    """Return the annotation that exempts Pods from a drain. Return an empty string if the drain has no exemptions.
 
-    A pool's own limit, of which no margin is kept, ends each drain in time: Karpenter then deletes the Pods.
+    A pool's own limit without a safety margin ends each drain in time: Karpenter then deletes the Pods.
     """
     limited = pool is not None and pool.grace_seconds is not None and pool.safety_margin_seconds == 0
     return "" if limited else provider.interruption.unevicted_annotation
 
 
 def unevicted_seconds(pod: Pod, annotation: str) -> float:
-    """Return the seconds from a Pod's start in which its annotation holds. Malformed values are ignored: 0."""
+    """Return for how many seconds after its start the annotation exempts a Pod. A malformed value counts as 0."""
     value = pod.annotations.get(annotation, "") if annotation else ""
     return math.inf if value == "true" else go_duration(value) or 0.0
 
@@ -70,7 +70,7 @@ class GraceBudgets:
         return strictest[0] if strictest is not None else None
 
     def strictest(self, target: Target) -> tuple[GraceBudget, Provider, Pool | None] | None:
-        """Return what `of` does, with the provider, and the pool that is known to give it."""
+        """Return the result of `of`, with its provider, and with its pool if that is known."""
         pools = target.pools or ()
         seen = {pool.provider for pool in pools}
         of_pools = ((self._of_pool(pool), self._providers[pool.provider], pool) for pool in pools)

@@ -1,4 +1,4 @@
-"""Find which on-demand pools are a fallback for a spot pool, and why others are not."""
+"""Decide which on-demand pools are a fallback for a spot pool, and explain why others are not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Coverage(IntEnum):
-    """The rank of a spot pool's fallbacks: in its zones, only in other zones, or none at all."""
+    """The zones of a spot pool's fallbacks: the pool's zones, only other zones, or none."""
 
     HERE = 0
     ELSEWHERE = 1
@@ -34,9 +34,9 @@ class FallbackNeed(msgspec.Struct, frozen=True):
     """The fallback that a GPU spot pool needs.
 
     Attributes:
-        require: which pools are a fallback.
-        outcome: the highest outcome if there is none.
-        because: what happens without a fallback, as a sentence; empty for the usual consequence, pending Pods.
+        require: the pools that are a fallback.
+        outcome: the strictest outcome if there is no fallback.
+        because: the consequence of a missing fallback, as a sentence; empty for the default consequence, pending Pods.
     """
 
     require: RequireName
@@ -45,7 +45,7 @@ class FallbackNeed(msgspec.Struct, frozen=True):
 
 
 class LostCoverage(msgspec.Struct, frozen=True):
-    """A spot pool that a request leaves with a worse fallback than before."""
+    """A spot pool whose fallback a request makes worse."""
 
     spot: Pool
     need: FallbackNeed
@@ -60,7 +60,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     Attributes:
         require: the default for all spot pools.
-        by_provider: what the pools of one provider need instead; this overrides the provider's document.
+        by_provider: the requirement for the pools of one provider; it overrides the provider's document.
     """
 
     require: RequireName
@@ -68,10 +68,10 @@ class Fallbacks(msgspec.Struct, frozen=True):
     providers: Mapping[str, Provider]
 
     def demand_of(self, pool: Pool | None) -> tuple[object, ...] | None:
-        """Return what a pool needs a fallback for: the same fallbacks meet equal demands. Return None if it needs none.
+        """Return a key of the pool's demand for a fallback. Return None if it needs no fallback.
 
-        A pool that is both spot and on-demand is its own fallback. A pool whose capacity type can't be read may be
-        spot, and needs one, unless it only uses other pools, which need their own.
+        A pool of both capacity types is its own fallback. A pool with an unreadable capacity type may be spot and needs
+        a fallback, unless it only uses other pools, which need their own.
         """
         if pool is None or pool.deleting or pool.capacity not in _MAY_BE_SPOT or pool.only_uses:
             return None
@@ -81,19 +81,19 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return pool.identity, pool.cluster_id, gpu, pool.gpu_type, pool.instance_type, pool.machines
 
     def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
-        """Return the requirements on the fallbacks of this spot pool."""
+        """Return the fallback requirements of this spot pool."""
         needs: tuple[FallbackNeed, ...] = ()
         if (required := self.by_provider.get(spot.provider)) is not None:
             needs = (FallbackNeed(required),)
         else:
             fallback = self.providers[spot.provider].fallback
             needs = tuple(FallbackNeed(spec.require, Outcome[spec.outcome.upper()], spec.because) for spec in fallback)
-        if spot.chosen_by:  # Pods that choose the pool do not need the cluster's standard pools.
+        if spot.chosen_by:  # Pods that select the pool by name don't need the cluster's standard pools.
             needs = tuple(need for need in needs if need.require != "standard")
         needs = needs or (FallbackNeed(self.require),)
         if spot.gpu is not Gpu.ANY:
             return needs
-        # Pods without GPU requests may run here too, unless a taint keeps them out.
+        # Pods without GPU requests can also run on this pool, unless a taint repels them.
         because, most = self._why_for_gpus(spot), Outcome.DENY
         if not because:
             named = ", ".join(self._named_gpus(spot))
@@ -104,23 +104,23 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return tuple(replace(need, outcome=min(need.outcome, most), because=reason) for need, reason in reasons)
 
     def _why_for_gpus(self, pool: Pool) -> str:
-        """Return why a pool runs only Pods that request GPUs, as a sentence; empty if it may run others."""
+        """Return why only Pods that request GPUs run on a pool, as a sentence. Return an empty string if others do."""
         hard = (taint for taint in pool.taints if pool.gpu is Gpu.ANY and taint.effect in HARD_EFFECTS)
         guards = filter(self.providers[pool.provider].guards_accelerator, hard)
         return next((f"Its taint {taint} admits only Pods that request GPUs." for taint in guards), "")
 
     def _named_gpus(self, pool: Pool) -> tuple[str, ...]:
-        """Return the machine types, families or categories with GPUs that a pool lists."""
+        """Return the machine types, families, or categories with GPUs that a pool lists."""
         return self.providers[pool.provider].machines.named_gpus(pool.requirements or NO_REQUIREMENTS)
 
     def offer_of(self, pool: Pool | None) -> tuple[object, ...] | None:
-        """Return what makes a pool a fallback, the same for the same spot pools. Return None if it is one for none."""
+        """Return a key of the pool's offer as a fallback. Return None if it is never a fallback."""
         if pool is None or self._why_never(pool):
             return None
         return pool.cluster_id, pool.gpu, pool.gpu_type, pool.instance_type, pool.machines, pool.zones
 
     def why_not(self, spot: Pool, pool: Pool, require: RequireName) -> str:
-        """Return why a pool is no fallback for this spot pool. Return an empty string if it is one."""
+        """Return why a pool isn't a fallback for this spot pool. Return an empty string if it is."""
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
         if chosen := next((either for either in (spot, pool) if either.chosen_by), None):
@@ -135,7 +135,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return unknown if pool.gpu is Gpu.UNKNOWN else ""
 
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
-        """Return the cluster of a pool that is not in the spot pool's cluster, as a phrase."""
+        """Return a phrase with the cluster of a pool outside the spot pool's cluster."""
         title = "" if pool.provider == spot.provider else f" ({self.providers[pool.provider].title})"
         where = f"to cluster {pool.cluster_id}{title}"
         return f"it belongs {where}" if pool.cluster else f"it belongs to this cluster, not to {spot.cluster_id}"
@@ -145,7 +145,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         fallbacks = [pool for pool in pools if not self.why_not(spot, pool, require)]
         if not fallbacks:
             return Coverage.NONE
-        if require == "standard":  # The spot pool's own Pods do not go there.
+        if require == "standard":  # The spot pool's own Pods don't run there, so zones don't matter.
             return Coverage.HERE
         elsewhere = spot.zones and all(pool.zones and not pool.zones & spot.zones for pool in fallbacks)
         return Coverage.ELSEWHERE if elsewhere else Coverage.HERE
@@ -155,16 +155,16 @@ class Fallbacks(msgspec.Struct, frozen=True):
     ) -> list[LostCoverage]:
         """Return the spot pools with a worse fallback after a request than before it, sorted by name.
 
-        A demand that is new with the request counts as covered before.
+        A demand that the request introduces counts as covered before it.
 
         Args:
             before: all pools before the request.
-            after: all pools after it.
-            among: those pools of ``after`` that may have lost something; default: all.
+            after: all pools after the request.
+            among: the pools of ``after`` that may have lost coverage; default: all.
         """
         among = after if among is None else among
-        asked = {pool.identity for pool in among}
-        same_pools = (pool for pool in before if pool.identity in asked)
+        identities = {pool.identity for pool in among}
+        same_pools = (pool for pool in before if pool.identity in identities)
         earlier = {demand: pool for pool in same_pools if (demand := self.demand_of(pool)) is not None}
         covered_before, covered_after = self._covers(before), self._covers(after)
         lost: list[LostCoverage] = []
@@ -179,7 +179,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return lost
 
     def _covers(self, pools: Sequence[Pool]) -> Callable[[Pool, RequireName], Coverage]:
-        """Return `coverage` by these pools, cached for all spot pools that are alike in what `why_not` compares."""
+        """Return `coverage` for these pools, with a cache. Spot pools that `why_not` treats alike share a result."""
         usable = [pool for pool in pools if not self._why_never(pool)]
         known: dict[tuple[object, ...], Coverage] = {}
 
@@ -194,7 +194,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         return cover
 
     def _why_never(self, pool: Pool) -> str:
-        """Return why a pool is a fallback for no pool. Return an empty string if it may be one."""
+        """Return why a pool is never a fallback. Return an empty string if it can be one."""
         if pool.spot:
             return "it is spot"
         if pool.capacity is CapacityType.UNKNOWN:
@@ -209,9 +209,9 @@ class Fallbacks(msgspec.Struct, frozen=True):
 def _why_other_type(spot: Pool, pool: Pool) -> str:
     """Return why a pool with GPUs is not of the spot pool's type. Return an empty string if it is.
 
-    The accelerators are compared where both pools name one, else the instance types. Of several types that a spot pool
-    may have, the other pool may have all and more. Where types are not named, the labels that describe machines are
-    compared: whatever the other pool requires of one, the spot pool must require too.
+    If both pools name an accelerator, the accelerators must be equal. Otherwise the pool must list all instance types
+    of the spot pool, and can list more. If neither comparison applies, the spot pool must satisfy each requirement of
+    the pool on a label that describes machines.
     """
     if pool.gpu_type and spot.gpu_type:
         return "" if pool.gpu_type == spot.gpu_type else f"its GPUs are {pool.gpu_type}, not {spot.gpu_type}"

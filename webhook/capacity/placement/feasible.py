@@ -1,4 +1,4 @@
-"""Find the spot nodes that can run a Pod, and why the others can't."""
+"""Find the spot nodes that can run a Pod, and the reasons why others can't."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
-"""Given as the reason only for pools that would run the Pod otherwise."""
+"""The reason for pools that would otherwise run the Pod."""
 _NO_GPU: Final = "it has no GPUs, and the Pod requests GPUs"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
 _ARM: Final = "arm64"
-_SAYING: Final = frozenset({"In", "NotIn"})
+_LISTING: Final = frozenset({"In", "NotIn"})
 
 
 class Rejected(msgspec.Struct, frozen=True):
     """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
-        certain: the scheduler keeps the Pod off these nodes, too, whatever is injected.
-        foreign: they are of another platform.
-        dedicated: the Pod's constraints admit them, and this taint dedicates them to others.
+        certain: the scheduler doesn't place the Pod on these nodes, whatever spotgate injects.
+        foreign: the nodes have another platform than the Pod.
+        dedicated: the taint that dedicates the nodes to other Pods, if this Pod's constraints admit them.
     """
 
     nodes: SpotNodes
@@ -46,14 +46,14 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class PodDemands(msgspec.Struct, frozen=True, eq=False):
-    """The demands of a Pod that targets spot on its nodes.
+    """The node requirements of a Pod that targets spot.
 
     Attributes:
         terms: its own nodeSelector and required affinity.
         named: the pool that its annotation names.
         requested: the accelerators that it requests.
-        claims: it asks for devices by resource claims.
-        vague: the number of those that it requests is a placeholder.
+        claims: it requests devices by resource claims.
+        vague: the quantity of an extended resource that it requests is a placeholder.
     """
 
     pod: Pod
@@ -65,13 +65,13 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def gpu(self) -> bool | None:
-        """Return whether the Pod requests GPUs; None if a resource claim may be for one, or if it is unknown."""
+        """Return whether the Pod requests GPUs. Return None if a resource claim or a placeholder may request one."""
         if self.vague:
             return None
         return True if self.requested else None if self.claims else False
 
     def chooses(self, nodes: SpotNodes) -> bool:
-        """Return whether the Pod names the pool: by its annotation, or in each term by the pool-name label."""
+        """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
         if nodes.pool is None:
             return False
         if self.named is not None:
@@ -95,14 +95,14 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         return None if admitted else Rejected(nodes, EXCLUDED, certain=True)
 
     def _alone(self, nodes: SpotNodes, supply: Supply) -> bool:
-        """Return whether each term demands a label that only the pool of these nodes gives."""
+        """Return whether each term demands a label that only the pool of these nodes declares."""
         items = [item for item in nodes.labels.items() if item[0] in supply.given]
         own = [(key, value) for key, value in items if sum(pool.labels.get(key) == value for pool in supply.pools) == 1]
         listing = ([need for need in term.requirements if need.operator == "In"] for term in self.terms)
         return all(any((need.key, *(need.values or ())) in own for need in requirements) for requirements in listing)
 
     def tolerations(self, fitting: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
-        """Return the tolerations of all taints on these nodes that the Pod may tolerate."""
+        """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
             guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, self.requested)]
@@ -111,7 +111,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         return tuple(wanted)
 
     def _unable(self, nodes: SpotNodes) -> str:
-        """Return why accelerators, or the lack of them, keep the Pod off. Return an empty string if they do not."""
+        """Return why accelerators, or their absence, exclude the nodes. Return an empty string if they don't."""
         if self.gpu and nodes.gpu is Gpu.NO:
             return _NO_GPU
         resources = nodes.provider.gpu.resources
@@ -125,10 +125,10 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         return f"its taint {guard} repels Pods that request no GPUs"
 
     def _wrong_platform(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> str:
-        """Return why the operating system or architecture keeps the Pod off. Return an empty string if it does not.
+        """Return why the operating system or architecture excludes the nodes. Return an empty string if it doesn't.
 
-        A Pod whose own constraints do not say that it runs on Windows or Arm does not, unless it names the pool, or
-        selects a label that no other pool gives.
+        A Pod runs on Windows or Arm only if its own spec says so, if it names the pool, or if it selects a label that
+        no other pool declares.
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
@@ -145,10 +145,10 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 def feasible_nodes(
     demands: PodDemands, supply: Supply, in_play: tuple[Provider, ...], spot_shown: frozenset[str]
 ) -> tuple[list[SpotNodes], list[Rejected]]:
-    """Return the spot nodes that can run a Pod that targets spot, and the other spot pools.
+    """Return the spot nodes that can run a Pod that targets spot, and the rejected spot pools.
 
-    The spot nodes of providers whose pools can't be seen are among them if no pool fits, or if the cluster shows spot
-    nodes of the provider.
+    The result includes the spot nodes of providers whose pools aren't visible if no visible pool fits, or if the
+    cluster has spot Nodes of the provider.
     """
     terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
@@ -169,7 +169,7 @@ def feasible_nodes(
     if named is None:
         shown = names & {nodes.provider.name for nodes in supply.spot}
         hidden = names & spot_shown - shown if fitting else _hidden(demands, names, shown, supply, rejected)
-        # If a declared pool fits, these nodes are not assumed to have its labels.
+        # If a declared pool fits, don't assume that unseen nodes have its labels.
         absent = supply.given if fitting else frozenset()
         unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
         fitting += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
@@ -179,11 +179,11 @@ def feasible_nodes(
 def _hidden(
     demands: PodDemands, names: set[str], shown: set[str], supply: Supply, rejected: list[Rejected]
 ) -> set[str]:
-    """Return the providers that may have spot nodes for a Pod which fits no spot pool that the cluster shows.
+    """Return the providers that may have unseen spot nodes for a Pod that fits no visible spot pool.
 
-    If it shows none, all may. Else those may of which it shows nothing; and those whose Nodes lack the accelerators or
-    the architecture that the Pod demands, or are not of the pool that it names: such pools may be scaled to zero. Their
-    selector must not bring the Pod to the Nodes that are shown.
+    If no spot pool is visible, return all providers. Otherwise return the providers without visible pools, and those
+    whose visible nodes lack the Pod's accelerators or architecture or aren't in the pool that it names: a matching pool
+    may be scaled to zero. Leave out providers whose selector would place the Pod on visible nodes that can't run it.
     """
     if not shown:
         return names
@@ -198,21 +198,21 @@ def _hidden(
 
 
 def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> bool:
-    """Return whether these tolerations, and nothing else, let the Pod onto nodes of another platform."""
+    """Return whether these tolerations alone let the Pod run on nodes of another platform."""
     needed = [toleration for toleration in rejected.nodes.tolerations if toleration.effect in HARD_EFFECTS]
     known = rejected.foreign and bool(needed) and set(needed) <= set(tolerations)
     return known and _untolerated(pod, rejected.nodes.dedicated) is None
 
 
 def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
-    """Return whether every term that may admit these nodes says which values of a label the Pod runs on."""
+    """Return whether every term that may admit these nodes lists values of this platform label."""
     keys = {key, f"beta.{key}"}
     admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
-    return all(any(need.key in keys and need.operator in _SAYING for need in needs) for needs in admitting)
+    return all(any(need.key in keys and need.operator in _LISTING for need in needs) for needs in admitting)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
-    """Return whether the Pod's own constraints demand a label that tells spot apart, and admit only these nodes."""
+    """Return whether the Pod's own constraints demand a label that distinguishes spot, and admit only these nodes."""
     return (
         all(term.demands(supply.telling) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
@@ -227,7 +227,7 @@ def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: S
 
 
 def demands_spot(term: Term, provider: Provider) -> bool:
-    """Return whether the term demands a spot label of this provider, which admits only its spot nodes."""
+    """Return whether the term demands a spot label of this provider, and so admits only spot nodes."""
     for label in provider.spot_node_labels:
         for need in term.requirements:
             if need.key != label.key:
@@ -241,12 +241,12 @@ def demands_spot(term: Term, provider: Provider) -> bool:
 
 
 def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
-    """Return the taint, not tolerated by the Pod, that keeps off Pods which request none of the nodes' accelerators."""
+    """Return the first untolerated taint of the nodes that repels Pods without a request for its accelerator."""
     return _untolerated(pod, (taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)))
 
 
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
-    """Return the first taint that keeps the Pod off."""
+    """Return the first NoSchedule or NoExecute taint that the Pod doesn't tolerate."""
     tolerations, hard = pod.spec.tolerations or (), (taint for taint in taints if taint.effect in HARD_EFFECTS)
     return next((taint for taint in hard if not any(tolerates(toleration, taint) for toleration in tolerations)), None)
 
@@ -254,9 +254,9 @@ def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
 def _named(
     terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
 ) -> list[SpotNodes]:
-    """Return the nodes with GPUs that a Pod without GPU requests names: by annotation, in its selector, or by a label.
+    """Return the GPU nodes that a Pod without GPU requests names: by annotation, pool-name label, or declared label.
 
-    A label that pools give their nodes names them only if no node that fits has it, as it may be on all spot pools.
+    A label that pools declare names the nodes only if no fitting node has it: all spot pools may have the label.
     """
     if named is not None:
         return unsuited

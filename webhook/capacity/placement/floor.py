@@ -1,6 +1,6 @@
 """Compute the on-demand floor of a workload: how many of its Pods run on on-demand nodes, and which ordinals.
 
-The annotation is on the Pod template: ``"2"``, ``"20%"``, or ``"2 + 20%"``.
+An annotation on the Pod template sets the floor: ``"2"``, ``"20%"``, or ``"2 + 20%"``.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 FLOOR_ANNOTATION: Final = "spotgate.dev/on-demand-floor"
 FLOOR_GATE: Final = "spotgate.dev/on-demand-floor"
-"""The scheduling gate of Pods that the controller assigns."""
+"""The scheduling gate of Pods that wait for the controller to assign them."""
 ASSIGNED_LABEL: Final = "spotgate.dev/assigned"
-"""The label with which the controller assigns a Pod: ``on-demand`` or ``spot``."""
+"""The label with which the controller assigns a Pod to ``on-demand`` or ``spot`` capacity."""
 FLOOR_LEASE: Final = "spotgate-on-demand-floor"
-"""The Lease of the controller, in its own namespace."""
+"""The Lease of the controller, in the controller's namespace."""
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-"""A ReplicaSet that shrinks deletes the Pods with the lowest cost first; without the annotation it is 0."""
+"""A ReplicaSet that scales down deletes the Pods with the lowest cost first. The default cost is 0."""
 ON_DEMAND_COST: Final = "100"
 FORMS: Final = ('"2"', '"20%"', '"2 + 20%"')
-"""The forms of the annotation, as YAML shows them."""
+"""The forms of the annotation, as written in YAML."""
 
 _FORM: Final = re.compile(r"(?:(\d{1,9})(?: *\+ *(\d{1,3})%)?|(\d{1,3})%)", re.ASCII)
 _WHOLE: Final = 100
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """A number of Pods, and a percentage of the Pods beyond it, that run on on-demand nodes."""
+    """A number of Pods, and a percentage of the remaining Pods, that run on on-demand nodes."""
 
     base: int
     percent: int
@@ -46,12 +46,12 @@ class Floor(msgspec.Struct, frozen=True):
         return min(self.base, count) - (-self.percent * beyond // _WHOLE)
 
     def keeps(self, ordinal: int) -> bool:
-        """Return whether the Pod with this ordinal, counted from 0, runs on an on-demand node."""
+        """Return whether the Pod with this zero-based ordinal runs on an on-demand node."""
         return self.need(ordinal + 1) > self.need(ordinal)
 
 
 def parse_floor(text: str) -> Floor | None:
-    """Return the floor that the annotation asks for, or None if the text has none of the forms."""
+    """Parse the value of the annotation. Return None if it has none of the `FORMS`."""
     match = _FORM.fullmatch(text.strip())
     if match is None:
         return None
@@ -61,9 +61,9 @@ def parse_floor(text: str) -> Floor | None:
 
 
 def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirement, ...]:
-    """Return the ``NotIn`` requirements that the spot nodes of these providers fail, and all other nodes meet.
+    """Return the ``NotIn`` requirements that exclude the spot nodes of these providers and admit all other nodes.
 
-    A provider's spot label excludes its spot nodes. Where there is none, as on CKS, the names of the spot pools do.
+    A provider's spot label excludes its spot nodes. If the provider has no spot label, such as CKS, the pool names do.
     """
     values: dict[str, set[str]] = {}
     for nodes in (*supply.spot, *supply.unseen):

@@ -1,4 +1,4 @@
-"""Add to declared pools what their own Nodes show, and find the pools of the Nodes that a Pod names."""
+"""Complete declared pools with labels and zones of their Nodes, and find the pools of the Nodes that a Pod names."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 _PLATFORM: Final = frozenset({ARCH_LABEL, OS_LABEL})
 _NODE_NAMES: Final = frozenset({HOSTNAME_LABEL, "metadata.name"})
-"""The label and the field by which a Pod names Nodes."""
+"""The label and the field with which a Pod selects Nodes by name."""
 
 
 def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], inferred: Collection[str]) -> Pool:
-    """Return a declared pool with what its Nodes show and the pool does not declare. ``groups`` stand for its Nodes.
+    """Return a declared pool, completed with labels and zones from its Nodes. ``groups`` are the groups of its Nodes.
 
-    ``marks`` are the labels of spot Nodes. The provider document only infers the ``inferred`` ones: the labels of Nodes
-    win. Where a pool may be of several machines, its other nodes may differ from those that are there.
+    ``marks`` are the labels of spot Nodes. The provider's document only infers the ``inferred`` labels, so the labels
+    of Nodes override them. If a pool has several machine types, its future nodes may differ from its current ones.
     """
     if not groups:
         return pool
     marks = {*marks, *dict(pool.own_marks)}
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
-    if pool.label_domains:  # It declares its labels completely.
+    if pool.label_domains:  # The pool declares all labels.
         return replace(pool, label_keys=keys.union(pool.label_keys or ()))
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
@@ -56,14 +56,14 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
 
 
 def names_nodes(term: Term) -> bool:
-    """Return whether the term names Nodes."""
+    """Return whether the term selects Nodes by name."""
     return any(map(_names, (*term.requirements, *term.fields)))
 
 
 def with_pools_of_nodes(
     terms: tuple[Term, ...], nodes: Mapping[str, NodeKind], providers: Mapping[str, Provider]
 ) -> tuple[Term, ...] | None:
-    """Return the terms, with the pools of the Nodes that they name, without those whose Nodes have no known pool.
+    """Add a requirement for the pool of the Nodes to each term that names Nodes. Drop terms without a known pool.
 
     Return None if no term names Nodes.
     """

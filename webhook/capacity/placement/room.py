@@ -1,7 +1,7 @@
-"""Compute how many Pods of one kind the on-demand nodes of a cluster have room for, as far as node pools tell.
+"""Count the Pods of one shape that fit on the on-demand nodes of a cluster, according to its node pools.
 
-A pool tells it if it has a size and its provider's document lists what a node of its instance type offers. The nodes
-are taken as empty, so this is the most that can run.
+This requires the size of each pool, and the allocatable resources of its instance type in the provider's document. The
+nodes are assumed to be empty, so the count is an upper bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def room_for(pod: Pod, pools: Iterable[Pool | None], providers: Mapping[str, Provider]) -> int | None:
-    """Return how many Pods like this one fit on the nodes of these pools, or None if that is unknown."""
+    """Count the Pods like this one that fit on the nodes of these pools. Return None if that is unknown."""
     requests, room = _requests_of(pod), 0
     for pool in pools:
         if pool is None:
@@ -36,7 +36,7 @@ def room_for(pod: Pod, pools: Iterable[Pool | None], providers: Mapping[str, Pro
 
 
 def _requests_of(pod: Pod) -> dict[str, Decimal]:
-    """Return what the running containers request together, by resource, without what is zero or no quantity."""
+    """Return the total requests of the containers by resource, without zeros and invalid quantities."""
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
     for container in pod.spec.containers:
         if (resources := container.resources) is not None:

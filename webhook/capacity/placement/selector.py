@@ -1,4 +1,4 @@
-"""Choose the node label requirements that keep a Pod on some spot nodes and nowhere else."""
+"""Choose the node label requirements that confine a Pod to a set of spot nodes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import LabelSpec
 
 _REMEMBERED: Final = 64
-"""Cached results: one for each kind of Pods (with GPUs, without, for one pool ...)."""
+"""Cached results: one for each set of chosen nodes, such as the spot nodes with GPUs."""
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def select(
     chosen: tuple[SpotNodes, ...], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> tuple[tuple[Requirement, ...], ...]:
-    """Return alternatives of ``In`` requirements that admit the chosen nodes and no other known ones.
+    """Return alternative sets of ``In`` requirements that admit the chosen nodes and no other known nodes.
 
-    The requirements of one alternative must all hold. There are several alternatives, one for each provider, only if
-    nodes of several providers have no label in common.
+    A node must meet all requirements of one alternative. If the nodes of several providers have no label in common,
+    there is one alternative for each provider.
 
-    The first of these that fits is used: the provider's spot label; a label named in the policy; a label that all of
-    their pools give their nodes and no other pool gives; the pool-name label. A pool of both capacities also needs the
-    spot label, as its on-demand nodes have all its other labels. Return an empty tuple if nothing tells the chosen
-    nodes apart.
+    The first suitable label of this list is used: the provider's spot label, a label from the policy, a label that all
+    chosen pools declare and no other pool declares, the pool-name label. A pool of both capacity types also needs the
+    spot label, because its on-demand nodes have all its other labels. Return an empty tuple if no label distinguishes
+    the chosen nodes.
     """
     # Nodes of unseen pools may be any spot nodes of their provider.
     anywhere = {nodes.provider.name for nodes in chosen if nodes.pool is None}
@@ -51,14 +51,14 @@ def select(
 def _select(
     chosen: tuple[SpotNodes, ...], outside: list[Nodes], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> tuple[Requirement, ...]:
-    """Return the requirements that together admit exactly the chosen nodes. Return an empty tuple if there are none."""
+    """Return requirements that together admit exactly the chosen nodes. Return an empty tuple if there are none."""
     inside = [nodes.labels for nodes in chosen]
     base: tuple[Requirement, ...] = ()
     both = any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in chosen)
     marks = chosen[0].marks
     if marks:
         spot = _equals(*marks[0])
-        if _tells_apart(spot, inside, outside):
+        if _separates(spot, inside, outside):
             return (spot,)
         if both:
             base = (spot,)
@@ -66,7 +66,7 @@ def _select(
     elif both:
         return ()
     for requirement in _candidates(chosen, inside, supply, named):
-        if _tells_apart(requirement, inside, outside) and all(_has(mark, labels) for mark in base for labels in inside):
+        if _separates(requirement, inside, outside) and all(_has(mark, labels) for mark in base for labels in inside):
             return (*base, requirement)
     return ()
 
@@ -74,7 +74,7 @@ def _select(
 def _candidates(
     chosen: tuple[SpotNodes, ...], inside: Sequence[Mapping[str, str]], supply: Supply, named: tuple[LabelSpec, ...]
 ) -> Iterator[Requirement]:
-    """Yield the requirements to try, in the order of `select`."""
+    """Yield the candidate requirements, in the order of `select`."""
     for label in named:
         yield _equals(label.key, label.value)
     for key, value in sorted(inside[0].items()):
@@ -92,8 +92,8 @@ def _has(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     return labels.get(requirement.key) in (requirement.values or ())
 
 
-def _tells_apart(requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Nodes]) -> bool:
-    """Return whether all nodes inside meet the requirement and none outside. It must be valid for the API server."""
+def _separates(requirement: Requirement, inside: Sequence[Mapping[str, str]], outside: Sequence[Nodes]) -> bool:
+    """Return whether a requirement is valid for the API server, admits all nodes inside, and admits no node outside."""
     return (
         all(_has(requirement, labels) for labels in inside)
         and not any(nodes.may_be(requirement) for nodes in outside)

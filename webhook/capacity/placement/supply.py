@@ -1,6 +1,6 @@
-"""Describe the spot capacity of a cluster: which nodes are spot, how they are marked, and what tells them from others.
+"""Describe the spot capacity of a cluster: the spot nodes, and the labels and taints that distinguish them.
 
-This is computed once for each state of the node pools, so that a Pod is only compared with it.
+The supply is computed once for each state of the node pools. A decision only compares the Pod with it.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Requirement, Toleration
 
 _REMEMBERED: Final = 4
-"""Cached states of the node pools: the newest, and those of requests in progress."""
+"""Cached states of the node pools: the latest, and those of requests in progress."""
 
 EVERY_NODE_HAS: Final = frozenset(
     {HOSTNAME_LABEL, "node.kubernetes.io/windows-build", *DEPRECATED_KEYS, *DEPRECATED_KEYS.values()}
 )
-"""Labels that say what a node is, not whether it is spot.
+"""Labels that describe a node, not whether it is spot.
 
 Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 """
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Nodes of one kind, as far as their labels are known.
+    """Nodes of one kind, with their known labels.
 
     Attributes:
-        requirements: the values that their other labels may have.
-        pool: None stands for any pool of a provider whose pools can't be seen.
+        requirements: the possible values of their other labels.
+        pool: their pool; None for any pool of a provider whose pools aren't visible.
     """
 
     labels: Mapping[str, str]
@@ -58,22 +58,22 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pool: Pool | None
 
     def admitted(self, terms: Collection[Term], absent: frozenset[str]) -> bool:
-        """Return whether one of these terms may admit such nodes.
+        """Return whether one of these terms may admit the nodes.
 
-        The nodes lack labels with the ``absent`` keys, unless their requirements mention them.
+        The nodes lack labels with the ``absent`` keys, unless their requirements mention the key.
         """
         if self.pool is not None and self.pool.label_keys is not None:
-            asked = {need.key for term in terms for need in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
+            other = {need.key for term in terms for need in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
             if domains := self.pool.label_domains:
-                absent |= {key for key in asked if key.rpartition("/")[0] not in domains}
-            else:  # They may also have labels of one node.
-                absent |= {key for key in asked if not is_of_one_node(key)}
+                absent |= {key for key in other if key.rpartition("/")[0] not in domains}
+            else:  # Each node may also have labels that differ within the pool.
+                absent |= {key for key in other if not is_of_one_node(key)}
         absent -= self.requirements.labels.keys()
         admitting = (term for term in terms if term.admits(self.labels, absent) is not Tristate.NO)
         return any(self.requirements.admits(term.requirements) for term in admitting)
 
     def may_be(self, requirement: Requirement) -> bool:
-        """Return whether such nodes may meet an ``In`` requirement. A label that nothing mentions is absent."""
+        """Return whether the nodes may meet an ``In`` requirement. An unmentioned label is absent."""
         values = requirement.values or ()
         if (value := self.labels.get(requirement.key)) is not None:
             return value in values
@@ -82,16 +82,16 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
-    """The spot nodes of one pool, or all those of a provider whose pools can't be seen.
+    """The spot nodes of one pool, or all spot nodes of a provider whose pools aren't visible.
 
     Attributes:
-        pool: their pool; None if the provider's own labels and taints stand for its pools.
-        absent: keys of labels that they lack, as only other providers mark nodes with them.
-        closed: why no Pod is placed there, as a phrase; empty if Pods may be.
-        guards: the taints that keep off Pods which request no accelerator, or another one.
-        dedicated: the taints that keep off every Pod that neither tolerates them nor names the pool.
-        tolerations: the tolerations for the taints that mean spot, or the platform of the nodes.
-        marks: the labels that tell them from other nodes of their pool, the preferred one first.
+        pool: their pool; None if only the provider's labels and taints describe them.
+        absent: the keys of labels that the nodes lack, because only other providers use them.
+        closed: why the nodes accept no Pods, as a phrase; empty if they accept Pods.
+        guards: the taints that repel Pods without a request for the nodes' accelerator.
+        dedicated: the taints that repel every Pod that neither tolerates them nor names the pool.
+        tolerations: the tolerations for the taints that mark spot nodes or their platform.
+        marks: the labels that distinguish them from other nodes of their pool, the preferred label first.
     """
 
     provider: Provider
@@ -105,7 +105,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     marks: tuple[tuple[str, str], ...]
 
     def only(self, key: str) -> str:
-        """Return the one value that a label of these nodes has. Return an empty string if it is unknown."""
+        """Return the only value of a label on these nodes. Return an empty string if it is unknown."""
         if (value := self.labels.get(key)) is not None:
             return value
         values = self.requirements.of(key).values or ()
@@ -113,18 +113,18 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The capacity of one cluster in one state, without pools that describe another cluster.
+    """The capacity of one cluster at one moment, without the pools of other clusters.
 
     Attributes:
-        pools: all node pools: those that are declared, and those that only Nodes stand for.
-        providers: the names of the providers that declare pools.
-        assumed: the cluster that the pools name, if it is taken for this one because files show no other; else empty.
-        spot: the spot nodes of each pool, if Pods can be kept to them.
-        unseen: the spot nodes of providers that label them and declare no pool here. If the pools are unknown, only of
-            providers whose pools are never objects of the cluster: the taints of other pools can't be known.
-        other: the nodes of pools that are not only spot.
+        pools: all node pools: the declared ones, and the ones that are only inferred from Nodes.
+        providers: the names of the providers with declared pools.
+        assumed: the cluster that the pools name, if it is assumed to be this one as files show no other; else empty.
+        spot: the spot nodes of each pool to which Pods can be confined.
+        unseen: the spot nodes of providers that label them and have no declared pool. If the pools are unknown, only
+            of providers whose pools are never objects of the cluster: the taints of other pools are unknown.
+        other: the non-spot nodes of all pools that aren't spot only.
         given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
-        telling: the keys that tell spot from other capacity. A node not known to have such a label lacks it.
+        telling: the keys that distinguish spot from other capacity. A node that isn't known to have the label lacks it.
         taints: the taints that only spot nodes have, each with the name of its provider.
     """
 
@@ -141,12 +141,12 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
-    """Return the capacity that a view of the cluster shows, read with these providers."""
+    """Return the capacity in a view of the cluster, according to these providers."""
     return _supply(view.pools, view.node_groups, providers)
 
 
 def in_play(view: ClusterView, providers: Mapping[str, Provider]) -> frozenset[str]:
-    """Return the names of the providers whose pools or Nodes the cluster shows."""
+    """Return the names of the providers with pools or Nodes in the cluster."""
     return view.providers | supply_of(view, providers).providers
 
 
@@ -161,7 +161,7 @@ def _supply(
         name: frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
         for name, provider in providers.items()
     }
-    """The keys of the labels by which each provider names a node's pool and marks it as spot."""
+    """The keys of the labels with which each provider names a node's pool and marks spot nodes."""
     every_mark = frozenset().union(*marks.values())
     readers = (reader for provider in providers.values() for reader in provider.readers)
     described = frozenset(key for reader in readers for key in reader.known_labels)
@@ -181,7 +181,7 @@ def _supply(
         return _spot_nodes(provider, pool, every_mark - marks[provider.name], common)
 
     spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
-    # Files with nothing but pools that Pods choose by name, as ComputeClasses, leave it open which pools there are.
+    # If files contain only pools that Pods select by name, such as ComputeClasses, the other pools are unknown.
     known = all_pools is not None and not (all_pools and not node_groups and all(pool.chosen_by for pool in all_pools))
     return Supply(
         known=known,
@@ -196,18 +196,18 @@ def _supply(
         ),
         other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
         given=given,
-        telling=given | every_mark | _told_by_nodes(pools, providers, described | EVERY_NODE_HAS),
+        telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
         taints=tuple(_spot_taints(pools, providers, common)),
     )
 
 
-def _told_by_nodes(
+def _spot_node_keys(
     pools: tuple[Pool, ...], providers: Mapping[str, Provider], described: Collection[str]
 ) -> frozenset[str]:
-    """Return the keys of labels that only spot Nodes have, where Nodes stand for pools.
+    """Return the keys of labels that only spot Nodes have, in pools that are inferred from Nodes.
 
-    Nodes have many more labels than users gave them, and most describe the machine. So a key counts if it has no
-    domain, as most keys that people choose, or if the label has a word for spot.
+    Most labels of a Node aren't set by users, and describe the machine. So a key counts only if it has no domain, like
+    most keys that users choose, or if the label contains a word for spot.
     """
     others = [pool for pool in pools if not pool.spot]
     machines = {key for provider in providers.values() for key in provider.machines.label_keys}.union(described)
@@ -227,17 +227,17 @@ def _told_by_nodes(
 def _undeclared(
     node_groups: tuple[Pool, ...], declared: tuple[Pool, ...], providers: Mapping[str, Provider]
 ) -> Iterator[Pool]:
-    """Yield the node groups that are of no declared pool.
+    """Yield the node groups that belong to no declared pool.
 
-    Where a declared pool's nodes can't be known by its name, each group may be of that pool. Where all pools of a
-    provider are objects of the cluster, Nodes of another pool are on their way out.
+    If the name of a declared pool doesn't identify its nodes, any group may belong to it. If all pools of a provider
+    are objects of the cluster, Nodes of a missing pool are being removed.
     """
     names: dict[str, set[str]] = defaultdict(set)
     for pool in declared:
         names[pool.provider].add(pool.pool_name)
     for group in node_groups:
         provider = providers.get(group.provider)
-        if provider is None or not provider.spot_node_labels:  # Such Nodes don't show whether they are spot.
+        if provider is None or not provider.spot_node_labels:  # These Nodes don't show whether they are spot.
             continue
         taken = names.get(group.provider)
         if taken is None or not (provider.pools_are_here or "" in taken or group.pool_name in {"", *taken}):
@@ -245,15 +245,15 @@ def _undeclared(
 
 
 def can_be_spot(pool: Pool, provider: Provider) -> bool:
-    """Return whether Pods can be kept to spot nodes of the pool.
+    """Return whether Pods can be confined to spot nodes of the pool.
 
-    They can in a pool of both capacities only if its spot nodes are labelled.
+    In a pool of both capacity types, this requires a label on its spot nodes.
     """
     return pool.spot or (pool.capacity is CapacityType.BOTH and bool(_marks(provider, pool)))
 
 
 def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
-    """Return the labels that spot nodes have, and other nodes of the same pool have not."""
+    """Return the labels that distinguish spot nodes from other nodes of the same pool."""
     if pool is not None and not pool.marked:
         return pool.own_marks
     labels, own = provider.spot_node_labels, pool.labels if pool is not None else {}
@@ -275,7 +275,7 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
         provider=provider,
         pool=pool,
         gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
-        # Every kubelet sets the deprecated names of platform labels too.
+        # Every kubelet also sets the deprecated platform labels.
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
         absent=absent,
@@ -292,10 +292,10 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
 
 
 def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Return the taints of nodes: those that the pool declares, and those that the provider puts there itself."""
+    """Return the taints of nodes: the ones that the pool declares, and the ones that the provider adds."""
     if pool is None:
         return (*provider.spot_taints, *(spec.taint for spec in provider.automatic_gpu_taints))
-    if pool.kind == NODE_GROUP:  # Nodes show all their taints; others of the group may be auto-provisioned.
+    if pool.kind == NODE_GROUP:  # Nodes show all their taints, but the group may also have auto-provisioned nodes.
         return (*pool.taints, *provider.spot_taints)
     keys = {taint.key for taint in pool.taints}
     platform = provider.platform_taints_of(pool, labels)
@@ -309,7 +309,7 @@ def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) ->
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
-    """Return the nodes of a pool that are not spot: without the spot label, or with another value of it."""
+    """Return the non-spot nodes of a pool: they lack the spot label, or have another value of it."""
     values = {label.key: LabelValues(excluded=frozenset((label.value,))) for label in provider.spot_node_labels}
     values |= {label.key: LabelValues(present=False) for label in provider.spot_node_labels if label.spot_only}
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(values)
@@ -317,7 +317,7 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
 
 
 def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
-    """Return why no Pod is placed on these nodes. Return an empty string if Pods may be."""
+    """Return why these nodes accept no Pods. Return an empty string if they accept Pods."""
     if pool is not None and pool.closed:
         return pool.closed
     if pool is not None and pool.superchip:
@@ -327,14 +327,14 @@ def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
 
 
 def tolerations_for(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
-    """Return the narrowest toleration for each of these taints, without those that no node can have."""
+    """Return the narrowest toleration for each of these taints. Skip taints that no node can have."""
     return tuple(dict.fromkeys(filter(None, map(toleration_for, taints))))
 
 
 def _spot_taints(
     pools: tuple[Pool, ...], providers: Mapping[str, Provider], common: frozenset[Taint]
 ) -> Iterable[tuple[Taint, str]]:
-    """Yield the providers' own spot taints and those that only spot pools have, each with its provider's name."""
+    """Yield the providers' spot taints and the taints that only spot pools have, each with its provider's name."""
     for provider in providers.values():
         for taint in provider.spot_taints:
             yield taint, provider.name

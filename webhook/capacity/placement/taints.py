@@ -1,6 +1,6 @@
-"""Decide what a taint of spot nodes means: spot, an accelerator, a platform, a state that passes, or dedication.
+"""Classify the taints of spot nodes: forbidden, temporary, spot, platform, accelerator, or dedicated.
 
-A taint dedicates its nodes to certain workloads unless it means one of the others. Only what dedicates keeps a Pod out.
+A taint dedicates its nodes to certain workloads unless it has one of the other meanings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TaintMeaning(Enum):
 
 
 def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> TaintMeaning:
-    """Return what a taint of a spot node means.
+    """Return the meaning of a taint of a spot node.
 
     ``common`` is the result of `common_spot_taints` for the cluster.
     """
@@ -42,7 +42,7 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
         return TaintMeaning.FORBIDDEN
     if provider.means_spot(taint):
         return TaintMeaning.SPOT
-    if taint.key in provider.hands_off_selectors:  # The value is a pool's name, even ``spot-first``.
+    if taint.key in provider.hands_off_selectors:  # The value is the name of a pool, even if it contains "spot".
         return TaintMeaning.DEDICATED
     if platform_of(taint) is not None:
         return TaintMeaning.PLATFORM
@@ -53,9 +53,9 @@ def meaning_of(taint: Taint, provider: Provider, common: Collection[Taint]) -> T
 
 
 def says_spot(taint: Taint) -> bool:
-    """Return whether the name or the value of a taint has a word for spot; the domain of its key does not count.
+    """Return whether the name or the value of a taint contains a word for spot. Ignore the domain of the key.
 
-    A word with a negation next to it says the opposite: ``team=not-interruptible``.
+    A word next to a negation doesn't count: ``team=not-interruptible``.
     """
     text = f"{taint.key.rpartition('/')[2]} {taint.value}"
     words = ["", *(word.casefold() for word in _WORD.findall(text)), ""]
@@ -64,7 +64,7 @@ def says_spot(taint: Taint) -> bool:
 
 
 def common_spot_taints(pools: Collection[Pool]) -> frozenset[Taint]:
-    """Return the taints that all spot pools of a cluster have and no other pool has; none if there is one spot pool."""
+    """Return the taints that all spot pools have and no other pool has. Return none for fewer than two spot pools."""
     spot = [set(pool.taints) for pool in pools if pool.spot]
     others = (set(pool.taints) for pool in pools if not pool.spot)
     return frozenset(set.intersection(*spot).difference(*others)) if len(spot) > 1 else frozenset()

@@ -1,9 +1,9 @@
 """Decide whether a Pod targets spot capacity, and which spot pools can run it.
 
-A Pod targets spot by its own label or its namespace's, by an annotation that names a spot pool, or by a nodeSelector or
-required affinity that names a key which tells spot from other capacity and admits only spot. A Pod without such a
-constraint does not target spot, even if every pool is spot. A Pod that only prefers such nodes, and tolerates a spot
-taint, is spot-preferred by its own choice.
+A Pod targets spot if its label or its namespace's label requests spot, if its annotation names a spot pool, or if its
+nodeSelector or required affinity admits only spot by a label that distinguishes spot from other capacity. Any other Pod
+doesn't target spot, even if every pool is spot. A Pod with a preferred affinity for spot nodes and a toleration for a
+spot taint is spot-preferred.
 """
 
 from __future__ import annotations
@@ -48,40 +48,40 @@ CAPACITIES: Final = (SPOT, SPOT_PREFERRED, ON_DEMAND)
 NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
 KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
-"""What a Pod can ask to be left as it is, in a comma-separated list."""
+"""The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
 _HAS_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.BOTH})
 
 _STATES: Final = 4
-"""States of the node pools for which targets are remembered: as many as `webhook.capacity.placement.supply` keeps."""
+"""Node pool states for which targets are cached: as many as `webhook.capacity.placement.supply` caches."""
 
 _KINDS: Final = 256
-"""Kinds of Pods whose target is remembered for each. The Pods of one workload are of one kind."""
+"""Kinds of Pods whose target is cached for each state. The Pods of one workload are of one kind."""
 
 _KIND_LENGTH: Final = 4096
-"""Bytes of a kind that is remembered. Ordinary ones have some hundred; longer ones must not fill the memory."""
+"""Maximum bytes of a cached kind. Most kinds have a few hundred bytes; larger ones are not cached, to save memory."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The way in which a Pod targets spot, and the spot nodes that can run it.
+    """A Pod that targets spot: the reason why it does, and the spot nodes that can run it.
 
     Attributes:
-        preferred: the Pod says ``spot-preferred``: spot first, on-demand if there is none.
-        by_preference: it says so with a preferred affinity: nothing places it, and its grace period is only raised.
-        because: how it targets spot, as a phrase for people: "label spotgate.dev/capacity: spot".
-        providers: the providers of ``nodes``; all that are in play if there are no nodes.
-        pools: the spot pools that can run the Pod. None if the pools are unknown, or the provider's can't be seen in a
-            cluster: then the providers' own labels and taints stand for them.
-        nodes: the spot nodes of ``pools`` and of the providers whose pools can't be seen; empty if there are none, or
-            if nothing is known of them.
-        rejected: the other spot pools, each with why it can't run the Pod.
-        gpu: whether the Pod requests GPUs; None if a resource claim may be for one.
-        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, whether it has them or not.
-        field: the field that asks for spot: the Pod's label, or what it chooses itself; empty if its namespace asks.
-        own: the field by which the Pod itself chooses spot, even if a label asks for it too; empty if it does not.
-        on_named_nodes: its own constraints name single Nodes, all of them of these pools.
+        preferred: the Pod is ``spot-preferred``: it uses on-demand nodes if there are no spot nodes.
+        by_preference: it is so by its own preferred affinity: spotgate doesn't place it, and only raises its grace
+            period.
+        because: how it targets spot, as a phrase for messages: "label spotgate.dev/capacity: spot".
+        providers: the providers of ``nodes``, or all providers in play if there are no nodes.
+        pools: the spot pools that can run the Pod. None if the pools are unknown, or if the cluster doesn't contain
+            the provider's pools: the provider's labels and taints then describe them.
+        nodes: the spot nodes of ``pools`` and of the providers whose pools aren't visible; empty if none are known.
+        rejected: the other spot pools, each with the reason why it can't run the Pod.
+        gpu: whether the Pod requests GPUs; None if that is unknown, for example because of a resource claim.
+        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
+        field: the field that requests spot: the Pod's label or its own selection; empty for the namespace's label.
+        own: the field by which the Pod itself selects spot, even if a label also requests spot; empty if none.
+        on_named_nodes: its own constraints name individual Nodes, all of them in these pools.
     """
 
     preferred: bool
@@ -100,13 +100,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
-    """The reason why a Pod does not target spot, or is never changed.
+    """The reason why a Pod doesn't target spot, or why spotgate never changes it.
 
     Attributes:
-        untouchable: spotgate never changes this Pod, whatever it says.
+        untouchable: spotgate never changes this Pod.
         unknown: the node pools are unknown, so the Pod may target spot.
-        chosen: the pools that the Pod chooses by name, where it may run on spot: it is placed there by rules of their
-            own, and has the time to stop that they give.
+        chosen: the pools with spot nodes that the Pod selects by name. Their own rules place the Pod and set its time
+            to stop.
     """
 
     because: str
@@ -132,10 +132,10 @@ def target_of(
     provider: tuple[str, ...] = (),
     tolerating: bool = False,
 ) -> Target | NotTargeting:
-    """Return how a Pod targets spot and where it can run, or why it does not target spot.
+    """Return how a Pod targets spot and where it can run, or why it doesn't target spot.
 
-    The result is the same before and after injection. ``provider`` are those that a policy names for clusters that
-    show none; with ``tolerating``, a Pod that tolerates a provider's spot taint by name targets spot.
+    Injection doesn't change the result. ``provider`` lists the providers that a policy names for clusters that show
+    none. If ``tolerating`` is true, a Pod also targets spot by tolerating the key of a provider's spot taint.
     """
     never = _why_untouchable(pod, providers)
     if never:
@@ -172,7 +172,7 @@ def target_of(
 
 
 def _kind(pod: Pod, named: str | None) -> bytes:
-    """Return everything of a Pod that `_answer` reads, so that equal Pods share one answer."""
+    """Encode the fields of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
     chosen = (spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
     return _encoder.encode((named, quantities_of(spec), bool(spec.resourceClaims), *chosen))
@@ -183,10 +183,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 @lru_cache(maxsize=_STATES)
 def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargeting]:  # noqa: ARG001 - the key
-    """Return the answers that are cached for this state of the node pools.
+    """Return the cached answers for this state of the node pools.
 
-    The Pods of a workload share one, in both phases. Without the cache a decision takes a quarter longer with 6 node
-    pools, and half as long again with 100, as each is compared with the Pod.
+    The Pods of a workload share one answer, in both phases. Without the cache, a decision takes 25% longer with 6 node
+    pools and 50% longer with 100, because it compares the Pod with each pool.
     """
     return {}
 
@@ -202,9 +202,9 @@ def _answer(
     *,
     tolerating: bool,
 ) -> Target | NotTargeting:
-    """Return what `target_of` does.
+    """Compute the result of `target_of`.
 
-    ``asked`` is what the label of the Pod or of its namespace asks for, ``placed`` what `with_pools_of_nodes` returns.
+    ``asked`` is the capacity in the label of the Pod or its namespace. ``placed`` is from `with_pools_of_nodes`.
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     own = own_choice(pod, terms, supply, providers)
@@ -234,7 +234,7 @@ def _answer(
         because=because,
         field=field,
         own=own_place,
-        # Narrowed to where the Pod can land, as an injected selector would narrow them too.
+        # Only where the Pod can run: an injected selector would restrict the providers in the same way.
         providers=tuple({spot.provider.name: spot.provider for spot in nodes}.values()) or candidates,
         pools=None if not pools and (nodes or not supply.known) else pools,
         nodes=tuple(nodes),
@@ -247,9 +247,9 @@ def _answer(
 
 
 def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, Provider]) -> bool:
-    """Return whether the Pod's own nodeSelector or affinity keeps it to the nodes of its target.
+    """Return whether the Pod's own nodeSelector or affinity confines it to the nodes of its target.
 
-    An injected selector pins the Pod, and changes nothing of its target.
+    An injected selector pins the Pod, and doesn't change its target.
     """
     if target.on_named_nodes:
         return True
@@ -259,7 +259,7 @@ def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, 
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
-    """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it may."""
+    """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it can change the Pod."""
     if pod.spec.nodeName:
         return "it is already bound to a node"
     owner = pod.controller
@@ -272,7 +272,7 @@ def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
 
 
 def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
-    """Return the label by which a Pod chooses what places it. Return an empty string if it chooses nothing."""
+    """Return the provider's hands-off selector that a Pod uses. Return an empty string if it uses none."""
     if not constrained(pod.spec):
         return ""
     keys = (need.key for term in terms_of(pod.spec) for need in term.requirements)
@@ -281,13 +281,13 @@ def _chooses_by(pod: Pod, providers: Mapping[str, Provider]) -> str:
 
 @identity_cache(maxsize=_STATES)
 def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]]:
-    """Return the schedulers, and the labels to select nodes by, that place Pods by other rules."""
+    """Return the schedulers and the node labels whose Pods spotgate doesn't change."""
     schedulers = chain.from_iterable(provider.hands_off_schedulers.patterns for provider in providers.values())
     return Globs(schedulers), frozenset().union(*(provider.hands_off_selectors for provider in providers.values()))
 
 
 def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
-    """Return the pools with spot nodes that a Pod chooses by a label."""
+    """Return the pools with spot nodes that a Pod selects by this label key."""
     terms = terms_of(pod.spec)
     pools, absent = view.pools or (), frozenset((key,))
     chosen = (with_used(pool, (*pools, *view.node_groups)) for pool in pools if pool.chosen_by == key)
@@ -298,7 +298,7 @@ def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
 def own_choice(
     pod: Pod, terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]
 ) -> str | NotTargeting:
-    """Return how a Pod targets spot by its annotation, or else by its own nodeSelector or affinity, as a phrase."""
+    """Return how a Pod's annotation, or else its nodeSelector or affinity, targets spot, as a phrase, or why not."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
@@ -309,7 +309,7 @@ def own_choice(
 
 
 def own_field(pod: Pod, because: str = "") -> str:
-    """Return the field in which the Pod itself chooses its nodes; ``because`` is what `own_choice` says of it."""
+    """Return the field in which the Pod itself selects its nodes. ``because`` is the result of `own_choice`."""
     if because == _PREFERS:
         return PREFERRED
     if NODE_POOL_ANNOTATION in pod.annotations:
@@ -331,7 +331,7 @@ def _own_selector(terms: tuple[Term, ...], supply: Supply, providers: Mapping[st
 
 
 def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> tuple[Term, ...]:
-    """Return a preference of the Pod for spot nodes, as one term. Return none if it tolerates no spot taint by name."""
+    """Return the Pod's first preference for spot nodes. Return an empty tuple unless the Pod tolerates a spot taint."""
     for term in preferences_of(pod.spec):
         if isinstance(_own_selector((term,), supply, providers), str):
             named = (toleration for toleration in pod.spec.tolerations or () if toleration.key)
@@ -341,13 +341,13 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
 
 
 def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
-    """Return the providers whose spot label every term of the Pod's own constraints demands."""
+    """Return the providers whose spot labels the Pod's terms demand. Return an empty tuple unless each demands one."""
     by_term = [[provider for provider in providers.values() if demands_spot(term, provider)] for term in terms]
     return tuple({provider.name: provider for group in by_term for provider in group}.values()) if all(by_term) else ()
 
 
 def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
-    """Return how a Pod targets spot by tolerating a spot taint by name. Return an empty string if it does not."""
+    """Return a phrase with the spot taint that the Pod tolerates by key. Return an empty string if there is none."""
     names = {provider.name for provider in candidates}
     named = [toleration for toleration in pod.spec.tolerations or () if toleration.key]
     taints = (taint for taint, provider in supply.taints if not names or provider in names)
@@ -356,5 +356,5 @@ def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> st
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:
-    """Return what the Pod asks spotgate to leave as it is, as written; unknown words are included."""
+    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words."""
     return frozenset(word for part in pod.annotations.get(KEEP_ANNOTATION, "").split(",") if (word := part.strip()))

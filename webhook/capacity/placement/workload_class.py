@@ -1,6 +1,6 @@
-"""Derive the workload class of a Pod: how it should be stopped.
+"""Derive the workload class of a Pod, which determines how the Pod should stop.
 
-A label names the class. Without one it follows from the Pod's owner, its GPU requests and its declared ports.
+A label names the class. Without the label, the owner, the GPU requests, and the declared ports determine it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_queue_worker(pod: Pod) -> bool:
 
 
 def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str, str]:
-    """Return the class of a Pod that does not name one, and the reason as a phrase.
+    """Return the class of a Pod without a class label, and the reason as a phrase.
 
     ``training_operators`` match owners as ``Kind.group``.
     """
