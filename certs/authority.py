@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-# Every client's bundle must have a new CA before it is used, so CAs seldom change.
+# Clients need a new CA in their bundles before a server uses it, so CAs seldom change.
 AUTHORITY_LIFETIME = timedelta(days=3650)
 # Short enough to limit the damage of a leaked key, long enough to outlast a holiday with broken renewal.
 LEAF_LIFETIME = timedelta(days=30)
@@ -66,9 +66,9 @@ def issue_leaf(authority: KeyPair, *, names: Sequence[str], ips: Sequence[str], 
 
 
 def self_signed(names: Sequence[str], ips: Sequence[str], now: datetime) -> tuple[bytes, KeyPair]:
-    """Return the certificate of a new CA, and a leaf of it, for tests and trials. The CA's key is discarded.
+    """Return the certificate of a new CA, and a leaf that it signed, for tests and trials. Discard the CA's key.
 
-    Raise ValueError as `issue_leaf` does.
+    Raises ValueError like `issue_leaf`.
     """
     authority = create_authority(now)
     return authority.certificate_pem, issue_leaf(authority, names=names, ips=ips, now=now)
@@ -81,7 +81,7 @@ def _issue(
     now: datetime,
     not_after: datetime,
 ) -> KeyPair:
-    """Create a key and its certificate. Without an issuer, it is a self-signed CA."""
+    """Create a key and its certificate. Without an issuer, the certificate is a self-signed CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     issuer_name, issuer_key = issuer or (name, key)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None = None) -> ssl.SSLContext:
     """Return a server context: TLS 1.2 or newer, HTTP/1.1.
 
-    With `client_authorities` (DER, see `certs.verify`), only clients with a certificate of these CAs complete the
-    handshake; else clients need no certificate. Raises CertificateProblem if OpenSSL rejects the pair, such as for a
-    short key.
+    With `client_authorities` (DER, see `certs.verify`), only clients with a certificate from these CAs complete the
+    handshake. Otherwise, clients need no certificate. Raises CertificateProblem if OpenSSL rejects the pair, such as
+    for a short key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -49,7 +49,7 @@ def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None =
 def _file(content: bytes) -> Iterator[str]:
     """Yield a path to `content` for OpenSSL, which reads only files. The file is private and temporary.
 
-    On Linux it is in memory, so no key reaches a disk, and a read-only root file system works.
+    On Linux, the file is in memory: keys never reach a disk, and it works with a read-only root file system.
     """
     if sys.platform == "linux":
         with os.fdopen(os.memfd_create("certificate"), "wb") as file:

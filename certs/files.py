@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def read_pair(certificate: Path, key: Path) -> KeyPair:
-    """Return the contents of the two files, unverified. Raise CertificateProblem if one can't be read.
+    """Return the contents of the two files, unverified. Raise CertificateProblem if a file can't be read.
 
-    The kubelet updates a mounted Secret by swapping a link to a directory (`..data`). A swap between the two reads
-    returns a pair that doesn't match: `verify` rejects it, and the next read returns another one.
+    The kubelet updates a mounted Secret by swapping a link to a directory (`..data`). If it swaps the link between the
+    two reads, the pair doesn't match: `verify` rejects it, and the next read returns a matching pair.
     """
     return KeyPair(read_file(certificate, "certificate"), read_file(key, "key"))
 
 
 def read_file(path: Path, what: str) -> bytes:
-    """Return the contents of a file. Raise CertificateProblem, which calls it ``what``, if it can't be read."""
+    """Return the contents of a file. Raise CertificateProblem if it can't be read; the message names ``what``."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -2,7 +2,7 @@
 
 All replicas share both pairs in a Secret. A rotation keeps no other state: each step follows from the Secret, the
 caBundles, and the leaves that the replicas serve. So any replica can take the next step, even if the replica that
-began is gone:
+started the rotation is gone:
 
 1. store a new CA and its leaf;
 2. add the new CA to every caBundle (`trusting`);
@@ -64,7 +64,7 @@ class Issued:
             raise CertificateProblem(f"the Secret lacks {', '.join(missing)}", "delete it: spotgate creates it again")
         authority = KeyPair(data["ca.crt"], data["ca.key"])
         try:
-            # Sign and verify a certificate with the CA. This checks all that matters.
+            # Signing and verifying a certificate checks the CA's key, dates, and extensions.
             probe = issue_leaf(authority, names=("probe",), ips=(), now=now)
             verify(probe, now=now, ca_pem=authority.certificate_pem)
         except (ValueError, TypeError) as error:
@@ -81,7 +81,7 @@ def issue(names: Sequence[str], *, now: datetime) -> Issued:
 
 
 def renew(issued: Issued, names: Sequence[str], *, now: datetime) -> Issued:
-    """Return the same pairs, or replace a CA past half of its lifetime, or a leaf past two thirds or unusable.
+    """Return the pairs. Replace a CA past half of its lifetime, or a leaf that is past two thirds or unusable.
 
     A leaf is unusable if it isn't for these names, isn't signed by the CA, or can't be read. `now` is timezone-aware.
     """
@@ -122,7 +122,7 @@ def end_of_trust(bundle: bytes) -> datetime | None:
 
 
 def signer_of(leaf_pem: bytes) -> str:
-    """Return the key identifier of the CA that signed a leaf, hexadecimal, or an empty string if the leaf has none."""
+    """Return the hexadecimal key identifier of a leaf's CA, or an empty string if the leaf doesn't contain it."""
     extensions = x509.load_pem_x509_certificate(leaf_pem).extensions
     try:
         identifier = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
@@ -132,7 +132,7 @@ def signer_of(leaf_pem: bytes) -> str:
 
 
 def identifier_of(authority: KeyPair) -> str:
-    """Return the key identifier of a CA, hexadecimal, as `signer_of` returns it for its leaves."""
+    """Return the hexadecimal key identifier of a CA, which `signer_of` returns for its leaves."""
     return x509.SubjectKeyIdentifier.from_public_key(_certificate(authority).public_key()).digest.hex()
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from certs.authority import KeyPair
 
 _NAMED = 3
-"""Certificates of a client CA file that a message names: the bundle of a system has hundreds."""
+"""The maximum number of certificates that a message lists. A system's CA bundle has hundreds."""
 
 _SERVER_USAGES = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
@@ -72,10 +72,10 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names:
     leaf, *intermediates = _certificates(certificate_pem, "the certificate file")
     with _readable("the CA bundle is malformed", "replace it with the CA's certificate"):
         _check_names(leaf, names)
-        # The library's own policies are those of the public web, which private CAs need not meet: these ask the least.
+        # The library's default policies are for the public web. Private CAs needn't meet them, so require the minimum.
         anything = verification.ExtensionPolicy.permit_all()
         agnostic = verification.Criticality.AGNOSTIC
-        # It also requires a name to look for. Names are checked above, so any name in the certificate will do.
+        # The verifier also requires a subject. Names are checked above, so any name in the certificate works.
         subject = _alternatives(leaf)[0]
         if isinstance(subject, x509.DNSName):
             subject = x509.DNSName(subject.value.replace("*", "any", 1))
@@ -99,9 +99,9 @@ def verify_chain(certificate_pem: bytes, ca_pem: bytes, *, now: datetime, names:
 
 
 def client_authorities(pem: bytes, *, now: datetime) -> bytes:
-    """Return the CAs among the certificates, as DER, with which `server_context` verifies clients.
+    """Return the CA certificates, as DER, that `server_context` uses to verify clients.
 
-    Raise CertificateProblem if none of them can verify clients, because this would lock out every caller.
+    Raise CertificateProblem if no CA can verify clients, because this would lock out every caller.
     One valid CA is enough, so that the file can contain an old and a new CA. `now` is timezone-aware.
     """
     certificates = {
@@ -125,7 +125,7 @@ def client_authorities(pem: bytes, *, now: datetime) -> bytes:
 
 
 def _why_no_client_ca(authority: x509.Certificate, now: datetime) -> str:
-    """Return why OpenSSL verifies no client with this CA, or an empty string if it does."""
+    """Return why OpenSSL can't verify clients with this CA, or an empty string if it can."""
     usages = _usages(authority)
     serves = usages is None or ExtendedKeyUsageOID.CLIENT_AUTH in usages
     return _outside_dates(authority, now) or ("" if serves else "has an extended key usage without clientAuth")
@@ -150,7 +150,7 @@ def _certificates(pem: bytes, what: str) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(pem)
     except ValueError as error:
         raise CertificateProblem(
-            f"{what} holds no readable PEM certificate", "add one or more CERTIFICATE blocks"
+            f"{what} contains no readable PEM certificate", "add one or more CERTIFICATE blocks"
         ) from error
 
 
@@ -159,7 +159,7 @@ def _check_key(leaf: x509.Certificate, key_pem: bytes) -> None:
         key = load_pem_private_key(key_pem, password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm) as error:
         raise CertificateProblem(
-            "the key file holds no readable PEM private key", "add one PRIVATE KEY block that isn't encrypted"
+            "the key file contains no readable PEM private key", "add one PRIVATE KEY block that isn't encrypted"
         ) from error
     if key.public_key() != leaf.public_key():
         raise CertificateProblem(

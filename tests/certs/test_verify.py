@@ -77,28 +77,28 @@ def from_trustme(leaf: trustme.LeafCert) -> KeyPair:
         pytest.param(
             replace(PAIR, certificate_pem=b""),
             NOW,
-            "the certificate file holds no readable PEM certificate",
+            "the certificate file contains no readable PEM certificate",
             "CERTIFICATE blocks",
             id="an empty certificate file",
         ),
         pytest.param(
             replace(PAIR, certificate_pem=PAIR.certificate_pem[:200]),
             NOW,
-            "the certificate file holds no readable PEM certificate",
+            "the certificate file contains no readable PEM certificate",
             "CERTIFICATE blocks",
             id="a certificate cut short",
         ),
         pytest.param(
             replace(PAIR, key_pem=b"\0\xff"),
             NOW,
-            "the key file holds no readable PEM private key",
+            "the key file contains no readable PEM private key",
             "PRIVATE KEY block",
             id="a key file with other content",
         ),
         pytest.param(
             replace(PAIR, key_pem=encrypted(PAIR.key_pem)),
             NOW,
-            "the key file holds no readable PEM private key",
+            "the key file contains no readable PEM private key",
             "isn't encrypted",
             id="an encrypted key",
         ),
@@ -170,7 +170,7 @@ def test_a_leaf_of_a_ca_outside_the_bundle_is_rejected() -> None:
 
 
 def test_a_bundle_without_a_certificate_is_rejected() -> None:
-    with pytest.raises(CertificateProblem, match="the CA bundle holds no readable PEM certificate"):
+    with pytest.raises(CertificateProblem, match="the CA bundle contains no readable PEM certificate"):
         verify(PAIR, now=NOW, ca_pem=b"caBundle")
 
 

@@ -116,7 +116,7 @@ def test_the_CA_file_is_reloaded_and_a_bad_one_keeps_the_last_good(served: Serve
     assert served.post().allowed
     put(client_ca, "no certificate")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 0)
-    assert "the client CA file holds no readable PEM" in served.log("certificate not loaded")[0]["problem"]
+    assert "the client CA file contains no readable PEM" in served.log("certificate not loaded")[0]["problem"]
     assert served.post().allowed
     put(client_ca, OTHER_CA.cert_pem.bytes().decode())
     eventually(lambda: served.metric("spotgate_last_reload_success", what="certificate") == 1)
