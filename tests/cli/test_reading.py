@@ -66,5 +66,5 @@ def test_a_policy_folder_with_too_many_files_is_rejected(
         done = run(*command)
         assert (done.code, done.err.splitlines()[-1]) == (
             2,
-            "many: holds more than 3 files; name the folder that holds only the policies",
+            "many: contains more than 3 files; name a folder that contains only policies",
         )

@@ -75,16 +75,16 @@ spec:
         ("spec:\n  match:\n    namespaces: {exclude: ['a[b']}", 6, "opens a `[` that it does not close"),
         ("spec:\n  match:\n    namespaces: {exclude: ['" + "a*" * 600 + "']}", 6, "a glob has 1,024 characters at most"),
         ("spec: {exempt: [{users: [a]}]}", 4, "spec.exempt[0].reason: is missing"),
-        ("spec: {exempt: [{reason: because}]}", 4, "name users, groups"),
+        ("spec: {exempt: [{reason: because}]}", 4, "set users, groups"),
         ("spec: {exempt: [{users: [a], reason: b, expires: 31.01.2027}]}", 4, "spec.exempt[0].expires: "),
         ("spec: {exempt: [{users: [a], reason: b, expires: 2027-02-30}]}", 4, "2027-02-30 is not a date"),
-        ("spec: {exempt: [{users: [a], reason: b, expires: '2027-01-31T00:00:00Z'}]}", 4, "a date is written as 2027-01-31"),
-        ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "expected namespace:name, and nothing before it; got 'ci-deploy'"),
+        ("spec: {exempt: [{users: [a], reason: b, expires: '2027-01-31T00:00:00Z'}]}", 4, "expected a date such as 2027-01-31"),
+        ("spec: {exempt: [{serviceAccounts: [ci-deploy], reason: b}]}", 4, "expected namespace:name, without a prefix; got 'ci-deploy'"),
         ("spec: {match: {objectSelector: {matchExpressions: [{key: a, operator: In}]}}}", 4, "operator In needs `values`"),
         ("spec: {match: {resourceRules: [{apiGroups: [''], resources: [pods], operations: [PATCH]}]}}", 4, "'PATCH' is not one of"),
         ("spec: {match: {resourceRules: []}}", 4, "spec.match.resourceRules: "),
         ("spec: {breakGlass: {groups: []}}", 4, "spec.breakGlass.groups: "),
-        ("spec:\n  match:\n    namespaceSelector:", 6, "spec.match.namespaceSelector: is empty; write it, or leave it out"),
+        ("spec:\n  match:\n    namespaceSelector:", 6, "spec.match.namespaceSelector: is empty; set a value, or remove the field"),
         ("spec: []", 4, "spec: must be a map (key: value), got a list"),
         ("spec: {enforcement: true}", 4, "spec.enforcement: the boolean true (YAML reads y, yes and on as true) is not one of deny,"),
         ("spec: {exempt: [{names: no, reason: n}]}", 4, "spec.exempt[0].names: must be a list, got the boolean false (YAML reads n, no and off as false)"),
@@ -141,7 +141,7 @@ def test_a_document_with_mistakes_is_not_loaded(tmp_path: Path) -> None:
 def test_a_name_that_an_exported_policy_cannot_have_is_rejected(tmp_path: Path, name: str) -> None:
     _, (problem,) = load(tmp_path, a=HEAD.replace("name: example", f'name: "{name}"'))
     assert problem.text.startswith(
-        "expected up to 63 lower case letters, digits, '-' and single '.', as team-labels; got"
+        "expected up to 63 lowercase letters, digits, '-', and single '.', such as team-labels; got"
     )
 
 
@@ -202,7 +202,7 @@ def test_a_dangling_link_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "gone.yaml").symlink_to("/nowhere/gone.yaml")
     (tmp_path / ".#edited.yaml").symlink_to("jane@host.4711")  # a lock file of Emacs
     _, problems = load(tmp_path, a=HEAD)
-    text = "can't be read: it is a link to /nowhere/gone.yaml, which is not there; correct the link or remove it"
+    text = "can't be read: it is a link to /nowhere/gone.yaml, which doesn't exist; correct the link or remove it"
     assert list(map(str, problems)) == [f"{tmp_path}/gone.yaml: {text}"]
 
 
@@ -217,7 +217,7 @@ def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
     [
         ("templates: ['spec..template']", "is not a template path"),
         ("templates: ['spec.items[0].template']", "is not a template path"),
-        ("templates: []", "say where the Pods are"),
+        ("templates: []", "set `templates`, or `pods`"),
     ],
 )
 def test_a_template_path_is_checked_at_load(tmp_path: Path, text: str, message: str) -> None:
@@ -240,7 +240,7 @@ def test_an_empty_value_is_reported_as_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["deployments", "Deploymnet.apps", "jobsets.jobset.x-k8s.io", "kubeflow.org/MPIJob"])
 def test_a_kind_that_cannot_exist_is_rejected(kind: str) -> None:
-    message = f"{kind!r} would match nothing; write Kind.group, as Deployment.apps"
+    message = f"{kind!r} would match nothing; write Kind.group, such as Deployment.apps"
     with pytest.raises(ValidationError, match=re.escape(message)):
         TypeAdapter(KindGlob).validate_python(kind)
 

@@ -258,7 +258,7 @@ def test_a_finding_of_several_policies_is_reported_once_with_the_strongest_outco
     [
         (
             [document("a"), document("b")],
-            [("0.yaml", 5, "spec", f"a and b (1.yaml:1) can match the same Pod, and only one {KIND} decides: write `overrides: [b]` here, or let them match different Pods")],
+            [("0.yaml", 5, "spec", f"a and b (1.yaml:1) can match the same Pod, and only one {KIND} decides: write `overrides: [b]` here, or make them match different Pods")],
         ),
         (
             [document("base"), document("bse", overrides=["bas"])],
@@ -274,13 +274,13 @@ def test_a_finding_of_several_policies_is_reported_once_with_the_strongest_outco
         (
             [document("a", overrides=["b", "c"]), document("b", overrides=["a"]), document("c")],
             [
-                ("0.yaml", 6, "spec.overrides", "it overrides itself, by way of b, c; remove one `overrides`"),
-                ("1.yaml", 6, "spec.overrides", "it overrides itself, by way of a; remove one `overrides`"),
+                ("0.yaml", 6, "spec.overrides", "it overrides itself through b, c; remove one `overrides`"),
+                ("1.yaml", 6, "spec.overrides", "it overrides itself through a; remove one `overrides`"),
             ],
         ),
         (
             [document("a", overrides=["labels"]), document("labels", "ReservedLabels")],
-            [("0.yaml", 7, "spec.overrides[0]", "labels is of kind ReservedLabels; a policy overrides policies of its own kind")],
+            [("0.yaml", 7, "spec.overrides[0]", "labels is of kind ReservedLabels; a policy can only override policies of the same kind")],
         ),
         (
             [document("a", overrides=["b", "c"], enforcement="off"), document("b", overrides=["c"]), document("c")],

@@ -86,9 +86,9 @@ def test_a_template_that_matches_two_paths_is_returned_once(tmp_path: Path) -> N
     ("item", "mistake"),
     [
         ("group: ml.acme.example/v1, kind: Training, resource: trainings",
-            "group: expected '' for the core group, or a name as apps; got 'ml.acme.example/v1'"),
+            "group: expected '' for the core group, or a name such as apps; got 'ml.acme.example/v1'"),
         ("group: ml.acme.example, kind: tuning, resource: tunings",
-            "kind: expected a singular with its capitals, as Deployment; got 'tuning'"),
+            "kind: expected a singular in CamelCase, such as Deployment; got 'tuning'"),
     ],
 )  # fmt: skip
 def test_a_kind_that_cannot_exist_is_a_mistake(tmp_path: Path, item: str, mistake: str) -> None:

@@ -93,7 +93,7 @@ def test_S12_an_emptied_file_is_rejected(start: Start, policies: Path, text: str
     assert served.metric("spotgate_last_reload_timestamp_seconds", what="policies") == loaded
     assert denies(served, "second.example.com")
     (line,) = served.log("policies not loaded")
-    assert f"{policies}/second.yaml: holds no policy; remove the file if there is to be none" in line["problems"]
+    assert f"{policies}/second.yaml: contains no policy; if that is intended, remove the file" in line["problems"]
 
 
 def test_S12_an_emptied_folder_is_rejected(start: Start, policies: Path, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_P1_a_non_file_in_place_of_a_policy_keeps_the_last_good_ones(
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")
     (line,) = served.log("policies not loaded")
-    assert f"{policies}/second.yaml: is named like a policy file, but is no regular file" in line["problems"][0]
+    assert f"{policies}/second.yaml: has the name of a policy file, but isn't a regular file" in line["problems"][0]
     (policies / "second.yaml").rename(policies / "put-aside")
     eventually(lambda: served.metric("spotgate_policies_removed_total") == 1)
     assert served.metric("spotgate_last_reload_success", what="policies") == 1
@@ -186,7 +186,7 @@ def test_a_non_file_with_a_policy_file_name_prevents_the_start(
     (policies / "team").mkdir()
     make(policies / "team" / "more.yml")
     assert serve(ServeOptions(listen=LOOPBACK, ops=LOOPBACK, policies=(policies,), self_signed=True)) == 2
-    assert f"{policies}/team/more.yml: is named like a policy file, but" in capsys.readouterr().err
+    assert f"{policies}/team/more.yml: has the name of a policy file, but" in capsys.readouterr().err
 
 
 def mount(volume: Path, revision: str, domain: str) -> None:

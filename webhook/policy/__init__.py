@@ -1,1 +1,1 @@
-"""Model and load policy documents, with errors that say file, line and field; also what kinds have in common."""
+"""Models and loading of policy documents, with errors that include file, line, and field."""

@@ -1,6 +1,6 @@
-"""Define what every policy document has: apiVersion, kind, metadata, and the shared part of ``spec``.
+"""The parts of every policy document: apiVersion, kind, metadata, and the shared fields of ``spec``.
 
-The descriptions are the documentation: ``spotgate schema`` prints them for editors.
+Docstrings of models and fields are published: ``spotgate schema`` prints them for editors.
 """
 
 import re
@@ -41,15 +41,15 @@ from webhook.policy.terms import Enforcement
 
 
 def _date_text(value: object) -> object:
-    """Reject dates that are not written as in the schema: pydantic also takes times, and seconds since 1970."""
+    """Reject values that don't match the schema's format: pydantic also accepts times, and seconds since 1970."""
     if not isinstance(value, str) or not re.fullmatch(_DATE, value):
-        raise ValueError(f"a date is written as 2027-01-31, got {quoted_value(value)}")
+        raise ValueError(f"expected a date such as 2027-01-31, got {quoted_value(value)}")
     return value
 
 
 def _parsed_version(value: object) -> tuple[int, int]:
     if not isinstance(value, str):
-        raise ValueError(f'write the version in quotes, as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
+        raise ValueError(f'quote the version, such as "1.34"; got {quoted_value(value)}')  # noqa: TRY004 - pydantic
     return parse_version(value)
 
 
@@ -68,28 +68,28 @@ def _check_name(pattern: str) -> str:
 
 Glob = Annotated[str, AfterValidator(_check_glob)]
 NameGlob = Annotated[str, AfterValidator(_check_name)]
-"""A glob for names of users and groups, which in directories may contain spaces: ``Domain Admins``."""
+"""A glob for user and group names. Names from a directory service can contain spaces: ``Domain Admins``."""
 KindGlob = Annotated[Glob, AfterValidator(check_kind)]
-"""A glob for kinds of objects, written ``Kind.group``."""
+"""A glob for object kinds, in the form ``Kind.group``."""
 Patterns = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
 KindPatterns = Annotated[Globs, Parsed(tuple[KindGlob, ...], Globs)]
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
-"""A version of Kubernetes as (major, minor)."""
+"""A Kubernetes version: (major, minor)."""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
 NonEmpty = Annotated[str, Field(min_length=1)]
 NOT_BLANK: Final = r"\s*\S[\s\S]*"
-"""A pattern for text that is more than white space."""
+"""A pattern for text with at least one character that isn't white space."""
 
 
 class Model(BaseModel):
-    """Set the options of all models: strict and frozen, with camelCase field names in files."""
+    """The base of all models: frozen, without unknown fields, and with camelCase field names in files."""
 
-    # Every start of the command line pays for the models. defer_build: most are parts of others, and are built with
-    # those alone that a command validates with. Their modules do without `from __future__ import annotations`, whose
-    # texts pydantic would evaluate, and `model_construct` makes the defaults, which need no validator.
+    # Models slow down every start of the command line. With defer_build, pydantic builds only the models that a command
+    # validates with. Their modules omit `from __future__ import annotations`, because pydantic would evaluate the
+    # strings. Defaults come from `model_construct`, which needs no validator.
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
 
     @classmethod
@@ -101,19 +101,19 @@ class Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _is_written(cls, value: object) -> object:
-        """Reject empty fields, whose content is commented out, or in the wrong column."""
+        """Reject a field without a value: the value is commented out, or its indentation is wrong."""
         if value is None:
-            raise ValueError("is empty; write it, or leave it out")
+            raise ValueError("is empty; set a value, or remove the field")
         return value
 
 
 def optional(model: type[BaseModel], description: str) -> Any:
-    """Return a field with a default, the model without any value."""
+    """Return a field that defaults to the model with all its defaults."""
     return Field(default=model.model_construct(), description=description)
 
 
 def _off_for_false(value: object) -> object:
-    """Return ``off`` for false: YAML 1.1, which Kubernetes reads, takes a bare ``off`` for false."""
+    """Return ``off`` for false, because YAML 1.1, which Kubernetes uses, parses a bare ``off`` as false."""
     return Enforcement.OFF.value if value is False else value
 
 
@@ -123,52 +123,52 @@ EnforcementWord = Annotated[
     EnumDescriptions(
         deny="the request is denied",
         warn="the request is allowed with a warning",
-        audit="nothing is changed or denied, only recorded in the audit log",
-        off="the policy is switched off",
+        audit="findings are only recorded in the audit log; nothing is changed or denied",
+        off="the policy is off",
     ),
 ]
 Level = Annotated[
     Literal["deny", "warn", "off"],
     BeforeValidator(_off_for_false),
     EnumDescriptions(
-        deny="as much as the policy's enforcement",
-        warn="a warning at most",
-        off="it is not looked for",
+        deny="up to the policy's enforcement",
+        warn="at most a warning",
+        off="the check is off",
     ),
 ]
-"""The highest outcome of one kind of finding of a policy."""
+"""The strongest outcome of one kind of finding."""
 
 
 class Metadata(Model):
-    """Hold the name and the notes of a document."""
+    """The name, annotations, and labels of a document."""
 
     name: Annotated[
         str,
         TextPattern(
             r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*",
-            "up to 63 lower case letters, digits, '-' and single '.', as team-labels",
+            "up to 63 lowercase letters, digits, '-', and single '.', such as team-labels",
         ),
     ]
-    """Unique among all documents; lower case letters, digits, '-' and '.'."""
+    """A unique name: lowercase letters, digits, '-', and '.'."""
     annotations: dict[str, str] = Field(default={})
-    """Free notes."""
+    """Arbitrary annotations."""
     labels: dict[str, str] = Field(default={})
-    """Free labels."""
+    """Arbitrary labels."""
 
 
 class ResourceRuleSpec(Model):
-    """Resources and operations, as in a ValidatingAdmissionPolicy; '*' stands for all."""
+    """Resources and operations, as in a ValidatingAdmissionPolicy. '*' means all."""
 
     api_groups: ApiGroups = Field(min_length=1)
-    """API groups; '' is the core group, '*' all."""
+    """API groups. '' is the core group; '*' is all."""
     api_versions: ApiVersions = Field(default=("*",), min_length=1)
     """API versions."""
     resources: ResourceNames = Field(min_length=1)
     """Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is everything."""
     operations: Operations = Field(min_length=1)
-    """'*' is all; CONNECT is for subresources, as pods/exec."""
+    """Operations. '*' is all. CONNECT applies to subresources such as pods/exec."""
     resource_names: tuple[NonEmpty, ...] = ()
-    """Object names; generated ones don't match."""
+    """Object names. Generated names don't match."""
     scope: Annotated[
         Literal["*", "Cluster", "Namespaced"],
         EnumDescriptions(
@@ -188,7 +188,7 @@ class NamespaceGlobs(Model):
 
 
 class LabelRequirement(Model):
-    """Describe one requirement of a label selector."""
+    """One requirement of a label selector."""
 
     key: LabelKey
     """Label key."""
@@ -196,9 +196,9 @@ class LabelRequirement(Model):
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
         EnumDescriptions(
             In="the label has one of the values",
-            NotIn="it has none of the values, or is not there",
-            Exists="it is there, with any value",
-            DoesNotExist="it is not there",
+            NotIn="the label has none of the values, or doesn't exist",
+            Exists="the label exists, with any value",
+            DoesNotExist="the label doesn't exist",
         ),
     ]
     """The comparison."""
@@ -215,7 +215,7 @@ class LabelRequirement(Model):
 
 
 class LabelSelectorSpec(Model):
-    """Describe a Kubernetes label selector: both parts AND."""
+    """A Kubernetes label selector. Labels must satisfy both fields."""
 
     match_labels: dict[LabelKey, LabelValue] = Field(default={})
     """Required labels: key -> value."""
@@ -224,7 +224,7 @@ class LabelSelectorSpec(Model):
 
 
 class MatchSpec(Model):
-    """Say which requests a policy looks at. Parts AND, items of a list OR; a part left out does not restrict."""
+    """The requests that a policy evaluates. Fields are ANDed, list items are ORed. An omitted field matches all."""
 
     resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(default=None, min_length=1)
     """Resources and operations. Default: those of the policy kind."""
@@ -235,7 +235,7 @@ class MatchSpec(Model):
     namespace_selector: LabelSelectorSpec | None = None
     """Namespaces by their labels."""
     object_selector: LabelSelectorSpec | None = None
-    """Objects by labels, before or after."""
+    """Objects by their old or new labels."""
 
 
 def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
@@ -244,22 +244,20 @@ def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None
 
 
 class ExemptSpec(Model):
-    """Say who and what is let through. The parts of one entry AND, entries OR."""
+    """An exemption. A request must satisfy all fields of one entry."""
 
     users: tuple[NameGlob, ...] = ()
     """User names (globs)."""
     groups: tuple[NameGlob, ...] = ()
     """Groups of the user (globs)."""
-    service_accounts: tuple[
-        Annotated[Glob, TextPattern(r"[^:]+:[^:]+", "namespace:name, and nothing before it")], ...
-    ] = ()
+    service_accounts: tuple[Annotated[Glob, TextPattern(r"[^:]+:[^:]+", "namespace:name, without a prefix")], ...] = ()
     """Service accounts as 'namespace:name' (globs)."""
     namespaces: tuple[Glob, ...] = ()
     """Namespaces of the object (globs)."""
     names: tuple[Glob, ...] = ()
     """Names of the object (globs)."""
     object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = None
-    """The object's new labels, or its old ones on DELETE."""
+    """The object's new labels, or its old labels on DELETE."""
     reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")]
     """The reason, for the audit log and `explain`."""
     expires: Date | None = None
@@ -269,7 +267,7 @@ class ExemptSpec(Model):
     def _check_subject(self) -> Self:
         parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
         if not any(parts) and self.object_selector is None:
-            raise ValueError("name users, groups, serviceAccounts, namespaces, names, or a non-empty objectSelector")
+            raise ValueError("set users, groups, serviceAccounts, namespaces, names, or a non-empty objectSelector")
         return self
 
 
@@ -281,25 +279,25 @@ class ExemptionSpec(ExemptSpec):
 
 
 class ModeSpec(Model):
-    """The most that the policies of a cluster do, whatever each one says, and what an outage does."""
+    """The strongest outcome of all policies in a cluster, and the effect of an outage."""
 
     enforcement: Annotated[
         Literal["audit", "warn", "deny"],
         EnumDescriptions(
-            audit="nothing is changed or denied, only recorded in the audit log, the log and the metrics",
-            warn="Pods are changed, nothing is denied",
-            deny="each policy does what its own enforcement says",
+            audit="findings are only recorded in the audit log, the log, and the metrics; nothing is changed or denied",
+            warn="Pods are changed; nothing is denied",
+            deny="each policy's enforcement applies",
         ),
     ] = "deny"
     """The strongest outcome of all policies."""
     workload_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         EnumDescriptions(
-            Ignore="they are admitted unjudged",
-            Fail="those that may concern a policy are rejected",
+            Ignore="they are admitted without evaluation",
+            Fail="those that a policy may match are rejected",
         ),
     ] = "Ignore"
-    """What happens to workloads and Namespaces while spotgate does not answer."""
+    """What happens to workloads and Namespaces while spotgate doesn't answer."""
 
     @model_validator(mode="after")
     def _denies_if_it_fails(self) -> Self:
@@ -309,14 +307,14 @@ class ModeSpec(Model):
 
 
 class BreakGlassSpec(Model):
-    """Say who may turn a denial into a warning with the annotation spotgate.dev/break-glass."""
+    """The groups that can turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 
     groups: tuple[NameGlob, ...] = Field(min_length=1)
     """Groups of the requesting user (globs)."""
 
 
 class PolicySpec(Model):
-    """Hold the part of ``spec`` that all policy kinds share."""
+    """The fields of ``spec`` that all policy kinds share."""
 
     enforcement: EnforcementWord = Enforcement.DENY
     """The strongest outcome of this policy."""
@@ -325,17 +323,17 @@ class PolicySpec(Model):
     exempt: tuple[ExemptSpec, ...] = Field(
         default=(), examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]]
     )
-    """Who and what is exempt, and until when."""
+    """Requests that are exempt, and until when."""
     break_glass: BreakGlassSpec | None = Field(default=None, examples=[{"groups": ["sre"]}])
-    """Who may override a denial in an emergency."""
+    """Who can override a denial in an emergency."""
     controller_created: Annotated[
         Literal["warn", "deny"],
         EnumDescriptions(
             warn="the Pod is allowed with a warning, and recorded in the audit log",
-            deny="it is denied: a workload that is older than the policy may not get its Pods back",
+            deny="the Pod is denied: a workload that is older than the policy may fail to recreate its Pods",
         ),
     ] = "warn"
-    """What a denial becomes when a built-in controller makes the Pod."""
+    """What a denial becomes if a built-in controller creates the Pod."""
 
 
 def _as_list(value: object) -> object:
@@ -343,20 +341,20 @@ def _as_list(value: object) -> object:
 
 
 class TargetingSpec(PolicySpec):
-    """Hold the part of ``spec`` that policies share which tell Pods that target spot."""
+    """The shared fields of policy kinds that detect whether a Pod targets spot."""
 
     provider: Annotated[
         tuple[NonEmpty, ...],
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ()
-    """One or more CapacityProviders of this cluster, if the cluster shows none."""
+    """One or more CapacityProviders, if no pool or Node shows the provider."""
     tolerating_is_targeting: Flag = False
-    """Tolerating a spot taint by name targets spot."""
+    """Whether a Pod that tolerates a spot taint by name targets spot."""
 
 
 class DecidingSpec(TargetingSpec):
-    """Hold the part of ``spec`` of the kinds that give one answer for a Pod: exactly one policy decides."""
+    """The shared fields of policy kinds where exactly one policy decides for each Pod."""
 
     overrides: tuple[NonEmpty, ...] = Field(default=(), examples=[["spot-placement"]])
-    """Policies of this kind that it replaces where both match. Their exemptions still hold."""
+    """Policies of this kind to replace for Pods that both match. Their exemptions still apply."""

@@ -1,4 +1,4 @@
-"""Find policy files, and hold the documents in them."""
+"""Policy files and their documents."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FACTS: Final = frozenset({"CapacityProvider", "WorkloadTemplates"})
-"""Kinds that hold facts instead of rules."""
+"""Kinds whose documents contain facts instead of rules."""
 
 EXEMPTION: Final = "Exemption"
 MODE: Final = "Mode"
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _NO_POLICIES: Final = frozenset({"kustomization.yaml", "kustomization.yml", "schema.json"})
-"""Files that lie beside policies: for a ConfigMap, and for editors (``spotgate schema``)."""
+"""Other files in policy folders: a kustomization for a ConfigMap, and the schema for editors (``spotgate schema``)."""
 _TESTS: Final = "tests"
 _WALKED_AT_MOST: Final = 100_000
-"""Files of one folder. That is more than a large repository has; policies are some 10."""
+"""The maximum number of files in a folder: more than a large repository has. A typical policy folder has about 10."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
-    """A valid document and its place in a file, for later errors.
+    """A valid document, and its position in a file for later errors.
 
     Attributes:
         spec: the model of the kind.
-        document: the document as it was read.
+        document: the parsed YAML.
     """
 
     kind: str
@@ -45,12 +45,12 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     @property
     def is_policy(self) -> bool:
-        """Return whether the document judges or changes objects. Facts, exemptions and the mode do not."""
+        """Return whether the document evaluates or changes objects. Facts, exemptions, and the mode don't."""
         return self.kind not in FACTS | {EXEMPTION, MODE}
 
     @property
     def in_force(self) -> bool:
-        """Return whether the document is a policy that is not switched off."""
+        """Return whether the document is a policy whose enforcement isn't off."""
         return self.is_policy and self.spec.enforcement is not Enforcement.OFF
 
     def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
@@ -59,18 +59,18 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
 
 def policy_files(paths: Iterable[Path]) -> list[Path]:
-    """Return every policy file below the paths in a stable order, without hidden files and ``tests`` folders.
+    """Return all policy files below the paths in a stable order, except hidden files and ``tests`` folders.
 
-    The ``..data`` folders of a ConfigMap volume are hidden too; its visible links are followed. A folder, a pipe or a
-    broken link that is named like a policy file is returned too, so that reading it reports the missing file.
-    Raise PolicyErrors if a folder holds too many files.
+    In a ConfigMap volume, this skips the hidden ``..data`` folders, and follows the visible links. It includes folders,
+    pipes, and broken links with the name of a policy file, so that reading them reports the missing file.
+    Raise PolicyErrors if a folder contains too many files.
     """
     files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
             below = sorted(islice(files_below(path), _WALKED_AT_MOST + 1))
             if len(below) > _WALKED_AT_MOST:
-                text = f"holds more than {_WALKED_AT_MOST} files; name the folder that holds only the policies"
+                text = f"contains more than {_WALKED_AT_MOST} files; name a folder that contains only policies"
                 raise PolicyErrors([Problem(str(path), 0, 0, "", text)])
             files |= dict.fromkeys(file for file in below if is_read(file.relative_to(path)))
         else:
@@ -79,9 +79,9 @@ def policy_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield all files in a folder and its subfolders, even while they change, and folders named like a policy file.
+    """Yield all files in a folder and its subfolders, and the folders with the name of a policy file.
 
-    Not ``Path.rglob``: it raises if a folder disappears meanwhile, as happens in a volume that the kubelet updates.
+    ``Path.rglob`` raises if a folder disappears during the walk, such as in a volume that the kubelet updates.
     """
     for parent, below, names in os.walk(folder):
         yield from (Path(parent, name) for name in names)
@@ -89,10 +89,10 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def is_named_like_policy(file: Path) -> bool:
-    """Return whether the name is that of a policy file, wherever it lies."""
+    """Return whether the file has the name of a policy file, in any folder."""
     return file.suffix.lower() in SUFFIXES and file.name not in _NO_POLICIES
 
 
 def is_read(below: Path) -> bool:
-    """Return whether a file at this path in a policy folder is read as policies."""
+    """Return whether a file at this path in a policy folder is a policy file."""
     return is_named_like_policy(below) and not any(part.startswith(".") or part == _TESTS for part in below.parts)

@@ -1,4 +1,4 @@
-"""Define the errors of policy files, which are reported together."""
+"""Errors in policy files. All errors are reported together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """Describe one mistake in a policy file.
+    """One mistake in a policy file.
 
     Attributes:
         file: the policy file.
-        line: 1-based; 0 if there is no line (an unreadable folder).
+        line: 1-based, or 0 without a line, such as for an unreadable folder.
         column: 1-based.
-        field: the field path, e.g. ``spec.match.namespaces.include[0]``; may be empty.
-        text: what is wrong, and what would be right.
+        field: the field path, such as ``spec.match.namespaces.include[0]``, or an empty string.
+        text: the mistake and its fix.
     """
 
     file: str
@@ -35,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
     @property
     def place(self) -> str:
-        """Return the file, with line and column if there are any."""
+        """Return the file, with line and column if they are known."""
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def __str__(self) -> str:
@@ -43,28 +43,28 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 _LISTED: Final = 3
-"""Further places with the same problem that a line names; it counts the rest."""
+"""The maximum number of additional places that a line lists. It counts the others."""
 
 LINES_AT_MOST: Final = 200
-"""Lines about problems that are printed: more than a user corrects before the next run."""
+"""The maximum number of printed lines: more problems than a user corrects before the next run."""
 
 _LISTED_FILES: Final = 20
-"""Files with problems that are listed one by one; of more, one line gives the number."""
+"""The maximum number of files whose problems are listed. For more files, one line gives their number."""
 
 
 def condensed(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems in order, or one that counts them and names the first where they are many."""
+    """Return the sorted problems, or for many files, the first problem with the number of files."""
     ordered = sorted(problems)
     files = list(dict.fromkeys(problem.file for problem in ordered))
     if len(files) <= _LISTED_FILES:
         return ordered
     first = ordered[0]
-    named = f"{len(files)} files can't be read or judged: {', '.join(files[1 : _LISTED + 1])} and others too"
+    named = f"{len(files)} files can't be read or judged: {', '.join(files[1 : _LISTED + 1])} and others"
     return [msgspec.structs.replace(first, text=f"{first.text} ({named}; `-o json` lists all)")]
 
 
 def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[str]:
-    """Return the lines to print about problems, in order: one for each text, or with ``alone`` for each problem."""
+    """Return the sorted lines to print: one for each distinct text, or with ``alone``, one for each problem."""
     groups: dict[object, list[Problem]] = {}
     for problem in sorted(problems):
         groups.setdefault(problem if alone else problem.text, []).append(problem)
@@ -80,8 +80,8 @@ def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[s
     return lines
 
 
-class PolicyErrors(Exception):  # noqa: N818 - it is several
-    """Report that the policy files can't be used, with a line for each problem, ordered by file and line."""
+class PolicyErrors(Exception):  # noqa: N818 - several errors
+    """The problems of policy files that can't be used. The message has a line for each, sorted by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems))
@@ -89,11 +89,11 @@ class PolicyErrors(Exception):  # noqa: N818 - it is several
 
 
 class SpecError(ValueError):
-    """Report a spec that is well-formed but can't be compiled.
+    """An error in a spec that is well-formed but can't be compiled.
 
     Attributes:
-        path: the field below ``spec``.
-        problem: what is wrong, and what would be right.
+        path: the field path below ``spec``.
+        problem: the mistake and its fix.
     """
 
     def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
@@ -102,8 +102,8 @@ class SpecError(ValueError):
         self.problem = problem
 
 
-class SpecErrors(ValueError):  # noqa: N818 - it is several
-    """Report several `SpecError` at once."""
+class SpecErrors(ValueError):  # noqa: N818 - several errors
+    """Several `SpecError` at once."""
 
     def __init__(self, errors: Iterable[SpecError]) -> None:
         self.errors = tuple(errors)
@@ -111,7 +111,7 @@ class SpecErrors(ValueError):  # noqa: N818 - it is several
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ``, did you mean `x`?`` where something known is as close to the word as the cutoff; else nothing."""
+    """Return ``, did you mean `x`?`` for the most similar known word, or an empty string if none reaches the cutoff."""
     if len(word) > HINTED_AT_MOST:
         return ""
     by_case = {name.casefold(): name for name in known}
@@ -120,21 +120,21 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def quoted_value(value: Any) -> str:
-    """Return a wrong value as people write it, text in quotes."""
+    """Return a wrong value for a message: a string in quotes, a number as it is, or a description of other values."""
     written = isinstance(value, str | int | float) and not isinstance(value, bool)
     return repr(value) if written else described(value)
 
 
 def escaped_name(file: str) -> str:
-    """Return the name of a file, with bytes that are not UTF-8 escaped."""
+    """Return a file name in which bytes that aren't UTF-8 are escaped."""
     return file.encode(errors="backslashreplace").decode()
 
 
 def unreadable(file: str, error: OSError) -> Problem:
-    """Return the problem of a file that can't be read."""
+    """Return the problem for a file that can't be read."""
     path = Path(file)
     if isinstance(error, FileNotFoundError) and path.is_symlink():
-        text = f"can't be read: it is a link to {path.readlink()}, which is not there; correct the link or remove it"
+        text = f"can't be read: it is a link to {path.readlink()}, which doesn't exist; correct the link or remove it"
     else:
         text = f"can't be read: {error.strerror or error}"
     return Problem(escaped_name(file), 0, 0, "", escaped_name(text))

@@ -1,4 +1,4 @@
-"""Define fields that Kubernetes has too, with its own validation: what the API server rejects could never match.
+"""Fields that also exist in Kubernetes, with the same validation: a value that the API server rejects can't match.
 
 Source: the validation of admissionregistration.k8s.io/v1 and of label selectors in Kubernetes 1.36.
 """
@@ -19,31 +19,31 @@ _DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
 _LABEL_NAME: Final = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _PLURAL: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
-"""The plural of a resource in the API server (a DNS-1035 label)."""
+"""The plural name of a resource in the API server (a DNS-1035 label)."""
 _VERSION: Final = "v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?"
 
 
 def _check_resource(resource: str) -> str:
     if not _PLURAL.fullmatch(resource):
-        raise ValueError(f"{resource!r} is not a resource; write the plural in lower case, as nodepools")
+        raise ValueError(f"{resource!r} is not a resource; write the lowercase plural, such as nodepools")
     return resource
 
 
 def _check_stars(words: tuple[str, ...]) -> tuple[str, ...]:
     if "*" in words and len(words) > 1:
-        raise ValueError("'*' stands for all; leave out the others")
+        raise ValueError("'*' means all; remove the other items")
     return words
 
 
 def check_kind(pattern: str) -> str:
-    """Return a valid glob for kinds, written ``Kind.group``. Raise ValueError if it could match nothing."""
+    """Return a valid glob for kinds, in the form ``Kind.group``. Raise ValueError if it can't match any kind."""
     kind, _, group = pattern.partition(".")
     is_plural = re.match(r"[a-z0-9-]+\.", pattern) is not None
     is_unknown = not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None
     if "/" in pattern or is_plural or is_unknown:
         known = (resource for api_group in ("apps", "batch", "") for resource in built_in_resources(api_group))
         hint = did_you_mean(pattern, [f"{resource.kind}.{resource.group}".rstrip(".") for resource in known])
-        raise ValueError(f"{pattern!r} would match nothing; write Kind.group, as Deployment.apps{hint}")
+        raise ValueError(f"{pattern!r} would match nothing; write Kind.group, such as Deployment.apps{hint}")
     return pattern
 
 
@@ -51,25 +51,25 @@ _STAR_ALONE: Final = AfterValidator(_check_stars)
 _NO_CORE: Final = rf"(?!(core|{_VERSION})$)"
 _Group = Annotated[
     str,
-    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name as apps"),
+    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|\*|)", "'' for the core group, '*', or a name such as apps"),
     Field(examples=["", "apps", "batch"]),
 ]
-_Version = Annotated[str, TextPattern(rf"{_DNS_LABEL}|\*", "a version without its group, as v1, or '*'")]
+_Version = Annotated[str, TextPattern(rf"{_DNS_LABEL}|\*", "a version without its group, such as v1, or '*'")]
 _Resource = Annotated[
     str,
     TextPattern(
         rf"({_DNS_SUBDOMAIN}|\*)(/({_DNS_SUBDOMAIN}|\*))?",
-        "a plural in lower case, as pods or deployments/scale, or '*' for a whole part",
+        "a lowercase plural, such as pods or deployments/scale, or '*' for either part",
     ),
     Field(examples=["pods", "deployments", "nodepools/scale"]),
 ]
 
 ApiGroup = Annotated[
     str,
-    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name as apps"),
+    TextPattern(rf"{_NO_CORE}({_DNS_SUBDOMAIN}|)", "'' for the core group, or a name such as apps"),
 ]
 """The API group of a kind, without its version."""
-KindName = Annotated[str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular with its capitals, as Deployment")]
+KindName = Annotated[str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular in CamelCase, such as Deployment")]
 ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
 ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
 ResourceName = Annotated[str, AfterValidator(_check_resource)]

@@ -1,4 +1,4 @@
-"""Load and validate policy files, and report every mistake with file, line, field and a suggestion."""
+"""Load and validate policy files, and report each mistake with its file, line, field, and fix."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 _LONGEST: Final = 300
-"""Characters of a mistake's text, which may quote a long value."""
+"""The maximum length of a mistake's text, which may quote a long value."""
 
 MISTAKES_AT_MOST: Final = 100
-"""Mistakes that are reported of one document. To find the line of a mistake, the document is read up to there."""
+"""The maximum number of mistakes reported for a document. To find each line, the document is parsed up to it."""
 
 _TESTS: Final = "PolicyTest"
-"""The kind that may be next to policies but is not a policy."""
+"""A kind that policy folders can contain, but that isn't a policy."""
 
 
 def load_documents(
     files: Sequence[Path], kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> list[PolicyDocument]:
-    """Read and validate the files. Mistakes are added to ``problems``."""
+    """Read and validate the files. Add mistakes to ``problems``."""
     loaded: list[PolicyDocument] = []
     for file in files:
         try:
             if is_named_like_policy(file) and not S_ISREG(file.stat().st_mode):
-                text = "is named like a policy file, but is no regular file; put the file back, or remove this"
+                text = "has the name of a policy file, but isn't a regular file; restore the file, or remove this one"
                 problems.append(Problem(escaped_name(str(file)), 0, 0, "", text))
                 continue
             documents = read_documents(read_file(file), str(file))
@@ -53,7 +53,7 @@ def load_documents(
             problems.append(Problem(error.file, error.line, error.column, "", f"{error.problem}; {error.fix}"))
             continue
         if not documents:  # a file that was emptied by mistake must not switch its policies off
-            problems.append(Problem(str(file), 0, 0, "", "holds no policy; remove the file if there is to be none"))
+            problems.append(Problem(str(file), 0, 0, "", "contains no policy; if that is intended, remove the file"))
         validated = (validate_document(document, kinds, problems) for document in documents)
         loaded.extend(policy for policy in validated if policy is not None)
     problems.extend(duplicates(loaded))
@@ -63,7 +63,10 @@ def load_documents(
 def validate_document(
     document: Document, kinds: Mapping[str, type[BaseModel]], problems: list[Problem]
 ) -> PolicyDocument | None:
-    """Return the document. Return None if it has mistakes, or is of none of these kinds."""
+    """Return the validated document, or None if it has mistakes, or is a PolicyTest and ``kinds`` doesn't include it.
+
+    Add mistakes to ``problems``.
+    """
     value, before = document.value, len(problems)
 
     def problem(path: FieldPath, text: str) -> None:
@@ -98,9 +101,9 @@ def validate_document(
 def validate_model(
     model: type[M], value: object, prefix: tuple[str, ...], problem: Callable[[FieldPath, str], None]
 ) -> M | None:
-    """Return the validated model. Return None if it has mistakes.
+    """Return the validated model, or None if it has mistakes.
 
-    ``problem`` is called with the path, which begins with ``prefix``, and the text of each mistake.
+    Call ``problem`` with the path of each mistake, which starts with ``prefix``, and its text.
     """
     try:
         return model.model_validate(value)
@@ -110,7 +113,7 @@ def validate_model(
         problem(prefix, f"{rest} more mistakes are not shown")
     for item in mistakes[:MISTAKES_AT_MOST]:
         if item["type"] == "too_short" and item["input"]:
-            continue  # The list has items, and the mistakes in them are reported.
+            continue  # the list isn't empty: each item has a mistake, which is reported
         path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
         problem(path, _text(item, model)[:_LONGEST])
     return None
@@ -125,7 +128,7 @@ _TYPES: Final = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-"""Types of values that pydantic misses, in the words of people who write YAML."""
+"""Expected types in YAML terms, by pydantic's type of error."""
 
 
 def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 - one for each type of mistake
@@ -154,7 +157,7 @@ def _text(item: ErrorDetails, model: type[BaseModel]) -> str:  # noqa: PLR0911 -
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """Return the names of the fields of the model at this path."""
+    """Return the field names of the model at this path."""
     for part in path:
         field = next((f for name, f in model.model_fields.items() if part in {name, f.alias}), None)
         model = next(_models_in(field.annotation), model) if field is not None else model
@@ -170,7 +173,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def duplicates(loaded: Sequence[PolicyDocument]) -> Iterator[Problem]:
-    """Yield a problem for each document that has the name of another one."""
+    """Yield a problem for each document with the name of an earlier document."""
     first: dict[str, PolicyDocument] = {}
     for policy in loaded:
         other = first.setdefault(policy.name, policy)

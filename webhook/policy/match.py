@@ -29,7 +29,7 @@ none.
 
 
 def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
-    """Compile a label selector. Return None for a missing or empty one, which selects everything."""
+    """Return the compiled label selector, or None for a missing or empty selector, which selects everything."""
     if spec is None or not (spec.match_labels or spec.match_expressions):
         return None
     equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
@@ -37,11 +37,11 @@ def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
 
 
 def namespace_of(request: Request) -> str | None:
-    """Return the namespace that a policy's namespace fields apply to. Return None for cluster-scoped objects.
+    """Return the namespace that a policy's namespace fields apply to, or None for cluster-scoped objects.
 
-    A Namespace is in itself. The API server gives its name as the namespace of the request, except where it generates
-    the name (``generateName``): validating webhooks then see it only as the name of the request, mutating ones not at
-    all.
+    For a Namespace object, this is its own name. The API server sets the request's namespace to it, except for a
+    generated name (``generateName``): then validating webhooks get it only as the request's name, and mutating webhooks
+    don't get it.
     """
     if request.namespace:
         return request.namespace
@@ -54,13 +54,13 @@ def is_namespace(request: Request) -> bool:
 
 
 def service_account(user: str) -> str:
-    """Return a service account user as ``namespace:name``. Return an empty string for other users."""
+    """Return the user name of a service account as ``namespace:name``, or an empty string for other users."""
     account = user.removeprefix(SERVICE_ACCOUNT)
     return account if account != user and account.count(":") == 1 else ""
 
 
 class Matcher:
-    """The parts of ``match`` that the index does not answer: namespaces and selectors."""
+    """The fields of ``match`` that the index doesn't evaluate: namespaces and selectors."""
 
     __slots__ = ("_exclude", "_include", "_namespace_selector", "_object_selector", "trivial")
 
@@ -72,11 +72,11 @@ class Matcher:
         self.trivial = not (self._include or self._exclude or self._namespace_selector or self._object_selector)
 
     def names(self, namespace: str) -> bool:
-        """Return whether ``match`` includes this namespace by its exact name, not by a glob."""
+        """Return whether ``match`` includes this namespace by its exact name instead of a glob."""
         return namespace in self._include.patterns
 
     def why_not_in(self, namespace: str) -> str:
-        """Return why the policy ignores namespaces of this name. Return an empty string if it may apply there."""
+        """Return why the policy ignores a namespace with this name, or an empty string if it may apply."""
         if self._include and not self._include.match(namespace):
             return f"match.namespaces.include does not name {_named(namespace)}"
         if self._exclude.match(namespace):
@@ -84,7 +84,7 @@ class Matcher:
         return ""
 
     def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether labels in addition to these could make ``namespaceSelector`` select the namespace."""
+        """Return whether ``namespaceSelector`` could select the namespace if it had more labels than these."""
         selector = self._namespace_selector
         return selector is not None and selector.could_match_with_others(namespace_labels)
 
@@ -94,12 +94,12 @@ class Matcher:
         namespace_labels: Callable[[], Mapping[str, str]] | None,
         labels: Callable[[], Iterable[Mapping[str, str]]],
     ) -> str:
-        """Return why the policy ignores the object. Return an empty string if it applies.
+        """Return why the policy ignores the object, or an empty string if it applies.
 
-        A cluster-scoped object has no namespace, and the namespace parts do not restrict it, as in Kubernetes.
+        As in Kubernetes, the namespace fields don't restrict cluster-scoped objects.
 
-        ``namespace`` is the result of `namespace_of`. The callables return labels: of the namespace (None if unknown),
-        and of the object, then of the old object.
+        ``namespace`` is the result of `namespace_of`. ``namespace_labels`` returns the labels of the namespace, and is
+        None if they are unknown. ``labels`` returns the labels of the object, and then those of the old object.
         """
         if namespace is not None:
             if left_out := self.why_not_in(namespace):
@@ -120,13 +120,13 @@ _VALUES_OF: Final[Mapping[str, Callable[[Request], Iterable[str | None]]]] = {
     "namespaces": lambda request: (namespace_of(request),),
     "names": lambda request: (request.name,),
 }
-"""The values of a request that each part of an exemption is compared with; one of them must match."""
+"""The values of a request by field of an exemption. At least one value must match the field."""
 
 
 class Exemption:
     """One entry of ``exempt``, or one Exemption document.
 
-    ``name`` is for people (``exempt[0]``, ``Exemption team-a``), ``place`` the file and line.
+    ``name`` is for messages (``exempt[0]``, ``Exemption team-a``), ``place`` is the file and line.
     """
 
     __slots__ = ("_globs", "_object_selector", "expires", "name", "place", "reason")
@@ -145,26 +145,27 @@ class Exemption:
 
     @property
     def sentence(self) -> str:
-        """Return the sentence for the trace and the audit annotations where the exemption applies."""
+        """Return the sentence for the trace and the audit annotations of an exempt request."""
         return f"exempt: {self}, by {self.name} at {self.place}"
 
     def is_for(self, namespace: str) -> bool:
-        """Return whether the exemption can apply in a namespace of this name."""
+        """Return whether the exemption can apply in a namespace with this name."""
         return "namespaces" not in self._globs or self._globs["namespaces"].match(namespace)
 
     def failing(self, request: Request, labels: Callable[[], Iterable[Mapping[str, str]]], today: date) -> str:
-        """Return the first field of the entry that does not hold today. Return an empty string if all hold.
+        """Return the first field that the request doesn't satisfy, or an empty string if it satisfies all fields.
 
-        An unknown user is exempt by no user, group or service account, and an object without a name by no name.
+        An unknown user satisfies no field about users, groups, or service accounts. An object without a name satisfies
+        no field about names.
 
-        ``labels`` returns the labels of the object, then those of the old object. ``today`` is in UTC.
+        ``labels`` returns the labels of the object, and then those of the old object. ``today`` is in UTC.
         """
         if self.expires is not None and today > self.expires:
             return "expires"
         for part, globs in self._globs.items():
             if not any(value and globs.match(value) for value in _VALUES_OF[part](request)):
                 return part
-        # The object as it will be: one that loses the label loses the exemption with it.
+        # Select by the new labels: an update that removes the label also ends the exemption.
         if self._object_selector is not None and not (
             request.sub_resource in SAME_OBJECT and self._object_selector.matches(next(iter(labels()), {}))
         ):
@@ -189,20 +190,20 @@ def resource_matches(pattern: str, path: str) -> bool:
 
 
 def is_named(rule: ResourceRule | ResourceRuleSpec, group: str, path: str) -> bool:
-    """Return whether the rule names the resource for any operation."""
+    """Return whether the rule matches the resource for any operation."""
     in_group = group in rule.api_groups or "*" in rule.api_groups
     return in_group and any(resource_matches(pattern, path) for pattern in rule.resources)
 
 
 def served_versions(versions: Sequence[str], group: str, path: str) -> list[str]:
-    """Return those of the versions that may serve the resource. Return all for a custom resource."""
+    """Return the versions that may serve the resource, or all versions for a custom resource."""
     resource = path.partition("/")[0]
     known = versions_of(group, resource) if resource_named(group, resource) is not None else None
     return [version for version in versions if not known or version in {"*", *known}]
 
 
 class RequestAttributes(NamedTuple):
-    """The attributes of a request that rules may restrict, in addition to operation, group and resource."""
+    """The attributes of a request that rules can restrict, in addition to operation, group, and resource."""
 
     version: str
     name: str
@@ -210,13 +211,13 @@ class RequestAttributes(NamedTuple):
 
     @classmethod
     def of(cls, request: Request) -> RequestAttributes:
-        """Return the attributes of a request. A Namespace is cluster-scoped although its request names a namespace."""
+        """Return the attributes of a request. A Namespace is cluster-scoped, although its request has a namespace."""
         in_namespace = bool(request.namespace) and not is_namespace(request)
         return cls(request.resource.version, request.name, in_namespace)
 
 
 class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of ``resourceRules``, as ValidatingAdmissionPolicy has it; ``*`` stands for all."""
+    """One entry of ``resourceRules``, as in a ValidatingAdmissionPolicy. ``*`` means all."""
 
     api_groups: tuple[str, ...]
     resources: tuple[str, ...]
@@ -226,16 +227,16 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = "*"
 
     def names(self, operation: str, group: str, path: str) -> bool:
-        """Return whether the rule names requests of this kind; `mismatch` compares the other attributes."""
+        """Return whether the rule names the operation and the resource. `mismatch` compares the other attributes."""
         return (operation in self.operations or "*" in self.operations) and is_named(self, group, path)
 
     @property
     def restricted(self) -> bool:
-        """Return whether the rule names only some requests of a kind."""
+        """Return whether the rule restricts versions, names, or scope."""
         return self.api_versions != ("*",) or bool(self.resource_names) or self.scope != "*"
 
     def mismatch(self, attributes: RequestAttributes) -> str:
-        """Return the part of the rule that does not match the request, or an empty string if all parts do."""
+        """Return the field of the rule that doesn't match the request, or an empty string if all fields match."""
         if "*" not in self.api_versions and attributes.version not in self.api_versions:
             return f"apiVersions does not name {attributes.version}"
         if self.resource_names and attributes.name not in self.resource_names:
@@ -249,10 +250,10 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     def excludes(self, kind: tuple[str, str, str], request: RequestAttributes) -> bool:
         """Return whether the rule excludes the request as an entry of ``excludeResourceRules``.
 
-        It excludes the request in every version that serves a version of the rule, as the API server does with
+        A rule for one version excludes requests in every version that serves the resource, like the API server with
         ``matchPolicy: Equivalent``.
 
-        ``kind`` is operation, API group, and resource with subresource.
+        ``kind`` is the operation, the API group, and the resource with its subresource.
         """
         if not self.names(*kind):
             return False
@@ -262,7 +263,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rules_for(resources: Iterable[tuple[str, str]], *operations: str) -> tuple[ResourceRule, ...]:
-    """Return a rule for each resource, given by API group and plural name."""
+    """Return a rule for each resource, which is an API group and a plural name."""
     rules = (ResourceRule(api_groups=(group,), resources=(name,), operations=operations) for group, name in resources)
     return tuple(rules)
 

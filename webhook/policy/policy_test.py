@@ -1,4 +1,4 @@
-"""Define ``kind: PolicyTest``: requests, and the outcomes that policies should give them."""
+"""The model of ``kind: PolicyTest``: requests, and their expected results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KIND: Final = "PolicyTest"
 
 
 class KubernetesObject(BaseModel):
-    """A Kubernetes object as it is written in a manifest, or a part of one. Only common fields are checked."""
+    """A Kubernetes object as in a manifest, or a part of one. Only common fields are validated."""
 
     model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
 
@@ -25,22 +25,22 @@ class KubernetesObject(BaseModel):
     metadata: dict[str, Any] | None = Field(default=None, description="As in a manifest.")
 
     def written(self) -> dict[str, Any]:
-        """Return the object as it is written."""
+        """Return the object as in the file."""
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class StateObject(KubernetesObject):
-    """Describe an object that is in the cluster already."""
+    """An object that exists in the cluster."""
 
     api_version: NonEmpty = Field(description="As in a manifest.")
     kind: NonEmpty = Field(description="As in a manifest.")
 
 
 class StateSpec(Model):
-    """The objects in the cluster already. Where it is given, there is nothing else."""
+    """The objects in the cluster before the request. If set, the cluster contains no other objects."""
 
     files: tuple[NonEmpty, ...] = ()
-    """Manifests and folders, relative to the test's file."""
+    """Manifests and folders, relative to the test file."""
     objects: tuple[StateObject, ...] = ()
     """Objects."""
 
@@ -49,75 +49,75 @@ class NamespaceSpec(Model):
     """The namespace of the request."""
 
     name: NonEmpty
-    """Its name, also for namespaced objects that name none."""
+    """Its name, which also becomes the namespace of a namespaced object."""
     labels: dict[str, str] | None = None
     """Its labels. Default: those in `state`."""
 
 
 class ExpectSpec(Model):
-    """Say what the policies are to answer."""
+    """The expected result."""
 
     outcome: Annotated[
         Verdict,
         EnumDescriptions(
-            allowed="nothing is found",
-            audited="what is found is only noted in the audit log",
-            indeterminate="something must be known that the state does not say",
-            warned="warnings, and nothing that denies",
+            allowed="no findings",
+            audited="findings are only recorded in the audit log",
+            indeterminate="the state lacks a fact that a policy needs",
+            warned="warnings, but no denial",
             denied="the request is denied",
         ),
     ]
     """The strongest outcome."""
     policies: tuple[NonEmpty, ...] | None = None
-    """Exactly the policies with findings."""
+    """All policies with findings."""
     ids: tuple[NonEmpty, ...] | None = Field(default=None, examples=[["reserved-labels/reserved"]])
-    """Exactly the ids of the findings."""
+    """The ids of all findings."""
     messages: tuple[NonEmpty, ...] = ()
-    """Texts in findings. White space is ignored."""
+    """Texts that findings must contain. White space is ignored."""
     changed: Flag | None = None
-    """Whether the object is changed."""
+    """Whether policies change the object."""
     object: dict[str, Any] | None = None
-    """A part of the changed object; null is absent."""
+    """A part of the changed object. null means absent."""
     golden: NonEmpty | None = None
-    """File of the changed object; `test --update` writes it."""
+    """The file of the changed object. `test --update` writes it."""
 
 
 class SharedCaseSpec(Model):
-    """Define the fields that a case may set, and the document for all its cases."""
+    """The fields that a case can set, or that the document sets for all cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(default=None, min_length=1, examples=[["reserved-labels"]])
-    """The policies, by name; default: all."""
+    """The policies, by name. Default: all."""
     object: KubernetesObject | None = None
-    """The object. A case's is a merge patch of it."""
+    """The object. A case's object is a merge patch of it."""
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = None
-    """Default: by the objects."""
+    """The operation. Default: inferred from the objects."""
     user: str = ""
-    """The requester; default: unknown, and no exemption by user holds."""
+    """The requester. Default: unknown, so no exemption by user applies."""
     groups: tuple[NonEmpty, ...] = ()
     """Groups of the user."""
     namespace: NamespaceSpec | None = None
     """The namespace of the request."""
     state: StateSpec | None = None
-    """The cluster's objects before; default: unknown."""
+    """The objects in the cluster. Default: unknown."""
     date: Date | None = None
-    """The day (UTC), for exemptions that expire; default: today."""
+    """The day in UTC, for exemptions that expire. Default: today."""
     kubernetes_version: KubernetesVersion | None = None
-    """Of the cluster, in quotes."""
+    """The cluster's version, in quotes."""
 
 
 class CaseSpec(SharedCaseSpec):
-    """Describe one request, and what is to come of it."""
+    """One request, and its expected result."""
 
     name: NonEmpty
-    """A unique sentence."""
+    """A unique sentence that describes the case."""
     old_object: KubernetesObject | None = None
-    """The old object, or its patch."""
+    """The old object, or a merge patch of the document's object."""
     expect: ExpectSpec
     """The expected result."""
 
 
 class PolicyTestSpec(SharedCaseSpec):
-    """Tests of policies, for `spotgate test`: requests, and what the policies are to answer."""
+    """Tests of policies for `spotgate test`: requests, and their expected results."""
 
     cases: tuple[CaseSpec, ...] = Field(min_length=1)
     """The requests."""
@@ -126,10 +126,10 @@ class PolicyTestSpec(SharedCaseSpec):
     def _names_differ(self) -> Self:
         for name, count in Counter(case.name for case in self.cases).items():
             if count > 1:
-                raise ValueError(f"{count} cases are named {name!r}; give each a name of its own")
+                raise ValueError(f"{count} cases are named {name!r}; give each case a unique name")
         return self
 
     def filled(self, case: CaseSpec) -> CaseSpec:
-        """Return the case with the document's fields where it sets none itself. Objects are not merged."""
+        """Return the case with the document's value for each field that it doesn't set, except the object."""
         shared = (self.model_fields_set & SharedCaseSpec.model_fields.keys()) - case.model_fields_set - {"object"}
         return case.model_copy(update={name: getattr(self, name) for name in shared})

@@ -1,7 +1,7 @@
-"""Say which policy decides where several of a kind match a Pod, for the kinds that give one answer.
+"""Precedence among policies of one kind that match the same Pod, for the kinds where exactly one policy decides.
 
-Precedence is written (``overrides``), never a matter of names or files. Two policies without precedence must be
-disjoint, or the set is refused.
+Users set precedence in ``overrides``. Names and files don't affect it. Two policies without precedence must match
+different Pods, or have different providers. Otherwise, loading the policies fails.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Standing(msgspec.Struct, frozen=True):
     """The precedence of one policy among the policies of its kind, by name.
 
     Attributes:
-        overrides: the policies in whose place it decides where both match, also by way of others.
-        overridden_by: the policies that decide in its place where both match.
-        rivals: policies that only their providers tell apart: the provider of a Pod's nodes decides between them.
+        overrides: the policies that it replaces for Pods that both match, directly or through other policies.
+        overridden_by: the policies that replace it for Pods that both match.
+        rivals: the policies for other providers that can match the same Pod. The provider of the Pod's nodes decides.
     """
 
     overrides: frozenset[str] = frozenset()
@@ -46,7 +46,7 @@ ALONE = Standing()
 def standings(
     documents: Iterable[PolicyDocument], is_shipped: Callable[[PolicyDocument], bool], problems: list[Problem]
 ) -> Mapping[str, Standing]:
-    """Return the standing of each policy in force that has one. Mistakes are added to ``problems``."""
+    """Return the standing of each policy in force, unless it is `ALONE`. Add mistakes to ``problems``."""
     kinds: dict[str, dict[str, PolicyDocument]] = defaultdict(dict)
     all_kinds: dict[str, str] = {}
     for document in documents:
@@ -57,13 +57,13 @@ def standings(
     for policies in kinds.values():
         mistakes = [mistake for policy in policies.values() for mistake in _mistakes(policy, policies, all_kinds)]
         problems += mistakes
-        if mistakes:  # a wrong name leaves two policies without precedence, which would be a second error
+        if mistakes:  # a wrong name would cause a second error, because it leaves two policies without precedence
             continue
         lower = {name: _overridden(name, policies) for name in policies}
         for name, names in lower.items():
             if name in names and name not in policies[name].spec.overrides:
                 via = ", ".join(policies[name].spec.overrides)
-                text = f"it overrides itself, by way of {via}; remove one `overrides`"
+                text = f"it overrides itself through {via}; remove one `overrides`"
                 problems.append(policies[name].problem(("spec", "overrides"), text))
         by_name |= _of_kind(policies, lower, is_shipped, problems)
     return by_name
@@ -88,7 +88,7 @@ def _of_kind(
         place = "shipped" if is_shipped(second) else f"{second.document.file}:{second.document.line}"
         text = (
             f"{first.name} and {second.name} ({place}) can match the same Pod, and only one {first.kind} decides: "
-            f"write `overrides: [{second.name}]` here, or let them match different Pods"
+            f"write `overrides: [{second.name}]` here, or make them match different Pods"
         )
         problems.append(first.problem(("spec",), text))
     by_name = {
@@ -111,7 +111,7 @@ def _mistakes(
         elif name in policies:
             continue
         elif name in kinds:
-            text = f"{name} is of kind {kinds[name]}; a policy overrides policies of its own kind"
+            text = f"{name} is of kind {kinds[name]}; a policy can only override policies of the same kind"
         else:
             hint = did_you_mean(name, sorted(policies.keys() - {policy.name}))
             text = f"there is no {policy.kind} {name}{hint or '; to load the shipped ones: `--policies shipped`'}"
@@ -123,7 +123,7 @@ def _mistakes(
 
 
 def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[str]:
-    """Return the policies that a policy overrides, also by way of others."""
+    """Return the policies that a policy overrides, directly or through other policies."""
     overridden: set[str] = set()
     todo = {name}
     while todo:
@@ -133,7 +133,7 @@ def _overridden(name: str, policies: Mapping[str, PolicyDocument]) -> frozenset[
 
 
 def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
-    """Return whether no Pod can match both: by the namespace's name, or a label of which each demands other values."""
+    """Return whether no Pod can match both, because their namespace names differ, or their values for a label."""
     includes = one.match.namespaces.include, other.match.namespaces.include
     if all(includes) and not any(may_share_a_name(*pair) for pair in product(*includes)):
         return True
@@ -146,7 +146,7 @@ def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
 
 
 def _demanded(selector: LabelSelectorSpec | None) -> dict[str, frozenset[str]]:
-    """Return the values of each label of which the selector demands one."""
+    """Return the values that the selector's ``In`` requirements accept, by label key."""
     compiled = compile_selector(selector)
     demanded: dict[str, frozenset[str]] = {}
     for key, operator, values in compiled.requirements if compiled is not None else ():
@@ -156,9 +156,9 @@ def _demanded(selector: LabelSelectorSpec | None) -> dict[str, frozenset[str]]:
 
 
 def claim(providers: Sequence[str], of_pod: Iterable[str]) -> tuple[bool, str]:
-    """Return how strongly a policy for these providers claims a Pod on nodes of those, to compare: the least wins.
+    """Return a sort key for rival policies: among the policies that match a Pod, the smallest key decides.
 
-    Rivals name no provider in common, so that no two claims are equal.
+    A policy that names a provider of the Pod's nodes precedes the others. Rivals share no provider, so keys differ.
     """
     known = frozenset(of_pod)
     return min((name not in known, name) for name in providers)

@@ -1,4 +1,4 @@
-"""Annotate models with what JSON Schema shows to editors and in the reference."""
+"""Annotations of models for the JSON Schema, which editors and the reference show."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class EnumDescriptions:
-    """The words of an enumeration, described: ``Annotated[Literal["a", "b"], EnumDescriptions(a="...", b="...")]``.
+    """Descriptions of an enumeration's values: ``Annotated[Literal["a", "b"], EnumDescriptions(a="...", b="...")]``.
 
-    Editors show ``enumDescriptions`` next to the words that they offer.
+    Editors show ``enumDescriptions`` next to the values that they suggest.
     """
 
     def __init__(self, **words: str) -> None:
@@ -40,11 +40,11 @@ class EnumDescriptions:
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """Require a text to match a pattern, described in words: ``TextPattern("[a-z]+", "letters")``.
+    """A pattern for a string, and its description: ``TextPattern("[a-z]+", "letters")``.
 
     Attributes:
-        pattern: the pattern that the whole text must match.
-        words: the pattern in words: "expected <words>".
+        pattern: the pattern that the whole string must match.
+        words: the description of the pattern, for "expected <words>".
     """
 
     pattern: str
@@ -54,7 +54,7 @@ class TextPattern:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Add the pattern, and the ``patternErrorMessage`` that VS Code and the YAML language server show."""
+        """Add the pattern, and its ``patternErrorMessage``, which VS Code and the YAML language server show."""
         schema = handler(core_schema)
         return {**schema, "pattern": f"^(?:{self.pattern})$", "patternErrorMessage": f"expected {self.words}"}
 
@@ -66,11 +66,11 @@ class TextPattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parsed:
-    """Parse what a document says into the value that the program uses: ``Annotated[Query, Parsed(str, Query)]``.
+    """A conversion of a document's value to the program's value: ``Annotated[Query, Parsed(str, Query)]``.
 
     Attributes:
-        written: the type in the document, which the JSON Schema shows.
-        parse: returns the value, or raises ValueError.
+        written: the type in the document, for the JSON Schema.
+        parse: a function that returns the value, or raises ValueError.
     """
 
     written: Any
@@ -83,9 +83,9 @@ class Parsed:
 
 
 def describe_fields(model: type[BaseModel], properties: dict[str, Any]) -> None:
-    """Add the docstrings of a model's fields to their schemas.
+    """Add the docstrings of a model's fields to the fields' schemas.
 
-    pydantic's own ``use_attribute_docstrings`` would read the sources at every start.
+    pydantic's ``use_attribute_docstrings`` would read the source files at every start.
     """
     for owner in model.__mro__[: model.__mro__.index(BaseModel)]:
         for name, field in model.model_fields.items():
@@ -95,7 +95,7 @@ def describe_fields(model: type[BaseModel], properties: dict[str, Any]) -> None:
 
 @cache
 def _docstrings(module: str) -> dict[tuple[str, str], str]:
-    """Return the docstrings of the attributes of all classes of a module, by class and attribute, on one line."""
+    """Return the docstrings of all class attributes in a module, by class and attribute, each on one line."""
     classes = ast.parse(inspect.getsource(sys.modules[module])).body
     return {
         (node.name, ast.unparse(field.target)): " ".join(str(text.value.value).split())

@@ -1,4 +1,4 @@
-"""Define words of policy files that are used beyond their models."""
+"""Terms of policy files that other modules than the models also use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 API_VERSION: Final = "spotgate.dev/v1"
 
 BREAK_GLASS: Final = "spotgate.dev/break-glass"
-"""The annotation by which the groups in a policy's ``breakGlass`` override a denial; its value is the reason."""
+"""The annotation with which the groups in a policy's ``breakGlass`` override a denial. Its value is the reason."""
 
 
 class Enforcement(StrEnum):
-    """Name what comes of a finding: deny the request, warn the user, only audit, or nothing (policy switched off)."""
+    """The strongest outcome of a policy's findings. With `off`, the policy isn't in force."""
 
     DENY = "deny"
     WARN = "warn"

@@ -1,6 +1,6 @@
-"""Define ``WorkloadTemplates`` documents, which say where the pod templates of a kind of workload are.
+"""The models of ``WorkloadTemplates`` documents, which list the places of pod templates in each workload kind.
 
-A team corrects or adds a workload kind by editing YAML; no Python knows one by name.
+Users add or correct a workload kind by editing YAML. The code names no kind.
 """
 
 from collections.abc import Iterable
@@ -22,38 +22,38 @@ def _optional_steps(path: str) -> Steps | None:
 
 WrittenPath = Annotated[TemplatePath, Parsed(str, TemplatePath)]
 RelativePath = Annotated[Steps, Parsed(str, steps_of)]
-"""Field names joined by dots; ``.`` is the place itself."""
+"""Field names joined by dots. ``.`` is the place itself."""
 OptionalPath = Annotated[Steps | None, Parsed(str, _optional_steps)]
-"""The same, or nothing."""
+"""A relative path, or an empty string for none."""
 
 
 class PodOwnerSpec(Model):
-    """The controller that a workload's Pods name as their owner."""
+    """The controller in the owner reference of a workload's Pods."""
 
     api_version: NonEmpty = Field(examples=["apps/v1"])
-    """Its apiVersion."""
+    """The owner's apiVersion."""
     kind: KindName = Field(examples=["ReplicaSet"])
-    """Its kind."""
+    """The owner's kind."""
 
 
 class CarriedLabelsSpec(Model):
-    """Labels in a workload that its controller puts on other objects, in addition to those of its pod templates."""
+    """Labels in a workload that its controller copies to other objects, in addition to the pod template's labels."""
 
     path: WrittenPath
     """The field path, as in `templates`."""
     of: ResourceName = "pods"
-    """Plural resource name of the objects that get them."""
+    """Plural resource name of the objects that get the labels."""
 
 
 class InheritedSpec(Model):
-    """The fields that a workload gives to all its Pods, unless these say otherwise."""
+    """Fields that a workload sets for all its Pods. A Pod's own fields take precedence."""
 
     metadata: OptionalPath = Field(default="", validate_default=True)
     """Field path of the parent of labels and annotations."""
     spec: OptionalPath = Field(default="", validate_default=True)
     """Field path of the parent of nodeSelector, tolerations, ..."""
     template: OptionalPath = Field(default="", validate_default=True)
-    """Instead of both: field path of a pod template."""
+    """Field path of a pod template, instead of `metadata` and `spec`."""
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -63,60 +63,60 @@ class InheritedSpec(Model):
 
 
 class PodPlaceSpec(Model):
-    """The places of a Pod's fields, if they aren't in a pod template."""
+    """The places of a Pod's fields that aren't in a pod template."""
 
     path: WrittenPath
     """The field path, as in `templates`."""
     metadata: OptionalPath = Field(default="metadata", validate_default=True)
-    """Parent of labels; '.' is the place, '' nowhere."""
+    """Parent of the labels. '.' is `path`; '' is none."""
     spec: RelativePath = Field(default="spec", validate_default=True)
-    """Parent of the spec's fields; '.' is the place."""
+    """Parent of the spec's fields. '.' is `path`."""
     containers: tuple[RelativePath, ...] = ()
-    """Other fields of the spec with containers."""
+    """Other fields of the spec that contain containers."""
     gpus: RelativePath = Field(default="", validate_default=True)
-    """The NVIDIA GPUs, or another `name` with its `quantity`."""
+    """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
     inherits: tuple[InheritedSpec, ...] = ()
-    """Fields of all its Pods; specific ones first."""
+    """Fields for all its Pods, the most specific first."""
     written: tuple[NonEmpty, ...] | None = None
-    """Fields that `fix` may write; default: all."""
+    """Fields that `fix` can write. Default: all."""
 
 
 class WorkloadSpec(Model):
-    """Say where the pod templates of one kind of workload are."""
+    """One workload kind, and the places of its pod templates."""
 
     group: ApiGroup = Field(examples=["example.com"])
-    """API group; '' is the core group."""
+    """API group. '' is the core group."""
     kind: KindName = Field(examples=["Training"])
     """Kind."""
     resource: ResourceName = Field(examples=["trainings"])
     """Plural resource name."""
     namespaced: Flag = True
-    """Its objects are in namespaces."""
+    """Whether the resource is namespaced."""
     templates: tuple[WrittenPath, ...] = Field(default=(), examples=[["spec.template"]])
-    """Field paths; '[*]' is all of a list, '.*' all of a map."""
+    """Field paths. '[*]' is each item of a list, '.*' each value of a map."""
     pods: tuple[PodPlaceSpec, ...] = ()
-    """Places of Pods that have no pod template."""
+    """Places of Pods without a pod template."""
     labels: tuple[CarriedLabelsSpec, ...] = ()
-    """Further labels of its Pods or Jobs."""
+    """Additional labels of its Pods or Jobs."""
     pod_owner: PodOwnerSpec | None = None
-    """Owner of the Pods; default: the workload."""
+    """Owner of the Pods. Default: the workload."""
 
     @model_validator(mode="after")
     def _has_pods(self) -> Self:
         if not (self.templates or self.pods):
-            raise ValueError("say where the Pods are: `templates`, or `pods` where they are no pod templates")
+            raise ValueError("set `templates`, or `pods` for Pods that have no pod template")
         return self
 
 
 class WorkloadTemplatesSpec(Model):
-    """Say where pod templates sit inside which resources."""
+    """Workload kinds, and the places of their pod templates."""
 
     workloads: tuple[WorkloadSpec, ...] = Field(min_length=1)
-    """Kinds of workload."""
+    """Workload kinds."""
 
 
 def workloads_in(specs: Iterable[WorkloadTemplatesSpec]) -> tuple[Workload, ...]:
-    """Return the kinds of workload in all documents. A kind in several documents gets the templates of all."""
+    """Return the workload kinds in all documents. If several documents have a kind, merge their templates."""
     workloads: dict[tuple[str, str], Workload] = {}
     for item in (item for spec in specs for item in spec.workloads):
         workload = _workload(item)
