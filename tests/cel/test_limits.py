@@ -146,8 +146,8 @@ def test_calls_are_counted_while_they_are_made() -> None:
     ("expression", "problem"),
     [
         ("'a'.matches('[')", "invalid regular expression: missing ]: ["),
-        ("'a'.matches(object.x)", "matches() takes its pattern as a literal, which no object can replace"),
-        ("'a'.find('a' + 'b') == ''", "find() takes its pattern as a literal, which no object can replace"),
+        ("'a'.matches(object.x)", "the pattern of matches() must be a literal"),
+        ("'a'.find('a' + 'b') == ''", "the pattern of find() must be a literal"),
         (f"'a'.matches('{'a' * 1001}')", "the pattern of matches() has more than 1000 characters"),
         *(
             (

@@ -11,8 +11,8 @@ from webhook.cel.text import Text
 
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"
 OF_A_POOL = "only " + ", ".join(KNOWN_FIELDS["pools[]"])
-TAKEN = "`%s` is what expressions are shown: another name is needed here"
-TOO_DEEP = "it is nested too deeply, where fields of fields and each variable that it reads count too: split it"
+TAKEN = "`%s` is the name of a variable: use another name here"
+TOO_DEEP = "it is nested too deeply, counting its fields and variables: split it"
 
 MISTAKES = [
     # names
@@ -27,9 +27,9 @@ MISTAKES = [
     ("semver('1.2.3').major() == 1", "there is no `semver`"),
     ("optional.unwrap([object.?x]) == [1]", "there is no `optional.unwrap`"),
     ("lists.rang(1) == [0]", "there is no `lists.rang`"),
-    ("size > 3", "`size` does not take what it is given here"),
-    ("object.x.exists(y == 1)", "`exists` does not take what it is given here"),
-    ("'abc'.startsWith('a', 'b')", "`startsWith` does not take what it is given here"),
+    ("size > 3", "`size` is a function: check its arguments"),
+    ("object.x.exists(y == 1)", "`exists` is a function: check its arguments"),
+    ("'abc'.startsWith('a', 'b')", "`startsWith` is a function: check its arguments"),
     ("namespace == 'b'", "reserved identifier: namespace, at `namespace == 'b'`"),
     # known fields
     ("request.object.metadata.name == 'a'", f"there is no `request.object`, {OF_THE_REQUEST}"),
@@ -61,9 +61,9 @@ MISTAKES = [
     ("!object.x in ['a']", "`in` does not take (bool, list(string)), at `in ['a']`"),
     ("pools.size == 1", "expression of type 'list(dyn)' cannot be the operand of a select operation, at `.size == 1`"),
     ("(true ? 1 : 'a') == 1", "`?_:` does not take (bool, int, string), at `? 1 : 'a') == 1`"),
-    ("object.spec.flag", "it must give a bool, and gives anything: compare it, as in `... == true`"),
-    ("'object.x == 1'", "it must give a bool, and gives string"),
-    ("1 + 1", "it must give a bool, and gives int"),
+    ("object.spec.flag", "it must return a bool, but can return any type: compare it, as in `... == true`"),
+    ("'object.x == 1'", "it must return a bool, but returns string"),
+    ("1 + 1", "it must return a bool, but returns int"),
     ("has(object.x['a'])", "has() argument must be a field selection, at `['a'])`"),
     # depth
     (f"object{'.abc' * 40} == 1", TOO_DEEP),

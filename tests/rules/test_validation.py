@@ -193,7 +193,7 @@ def test_an_expensive_expression_is_stopped(expression: str) -> None:
     (finding,) = judge(web_pod(**BIG), expression)
     assert finding.outcome is Outcome.DENY
     why = finding.reason.removeprefix("expression failed: ")
-    assert why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object, of "))
+    assert why.startswith(("its loops took more than 10000 rounds", "it takes too long on this object ("))
 
 
 def test_the_cost_of_split_includes_escaped_characters() -> None:
@@ -220,7 +220,7 @@ def test_a_deep_object_is_judged() -> None:
 
 def test_a_large_object_is_not_judged() -> None:
     (finding,) = judge(web_pod(x="a" * 2_100_000), "true")
-    assert finding.reason == "expression failed: more than 2048 KiB are too much to judge"
+    assert finding.reason == "expression failed: the object is larger than 2048 KiB"
 
 
 # Loading

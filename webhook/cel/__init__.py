@@ -1,6 +1,6 @@
-"""Compile, check and evaluate Kubernetes' expression language (CEL).
+"""Compile, check, and evaluate expressions in CEL, the expression language of Kubernetes.
 
-Its library is imported when the first expression is compiled.
+The CEL library is imported when the first expression is compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @cache
 def language() -> Language:
-    """Return the language, whose library is imported now."""
-    from webhook.cel.library import Language  # noqa: PLC0415 - 50 ms that only policies with expressions take
+    """Return the language. The first call imports its library."""
+    from webhook.cel.library import Language  # noqa: PLC0415 - takes 50 ms, and only some policies have expressions
 
     return Language()

@@ -1,4 +1,4 @@
-"""Parse IP addresses and CIDRs as Kubernetes' CEL does: plain functions of text.
+"""Parse IP addresses and CIDRs like the CEL functions of Kubernetes.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-ip-address-library; Go's net/netip.
 """
@@ -19,7 +19,7 @@ _PREFIX_LENGTH: Final = re.compile(r"0|[1-9][0-9]{0,2}")
 
 
 def address_of(text: str) -> Address:
-    """Parse an IP address. Raise ValueError if it is no address, has a zone, or is an IPv4-mapped IPv6 address."""
+    """Parse an IP address. Raise ValueError if it is invalid, has a zone, or is an IPv4-mapped IPv6 address."""
     address = ip_address(text)
     if isinstance(address, IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None):
         raise ValueError(f"IPv4-mapped addresses and zones are not allowed: {text[:80]!r}")
@@ -27,9 +27,9 @@ def address_of(text: str) -> Address:
 
 
 def network_of(text: str) -> Network:
-    """Parse an address with the length of its prefix; bits after the prefix may be set, as in Kubernetes.
+    """Parse a CIDR. As in Kubernetes, bits after the prefix may be set.
 
-    Raise ValueError if it is no CIDR.
+    Raise ValueError if the text isn't a CIDR.
     """
     address, slash, length = text.rpartition("/")
     if not slash or not _PREFIX_LENGTH.fullmatch(length):
@@ -39,7 +39,7 @@ def network_of(text: str) -> Network:
 
 
 def contains(network: Network, other: Network) -> bool:
-    """Return whether the network contains all of the other."""
+    """Return whether the network contains the whole other network."""
     return network.version == other.version and other.network.subnet_of(network.network)  # type: ignore[arg-type]
 
 
@@ -51,6 +51,6 @@ def is_link_local_multicast(address: Address) -> bool:
 
 
 def is_global_unicast(address: Address) -> bool:
-    """Return whether the address is a global unicast one, as in Go: private addresses are."""
+    """Return whether the address is a global unicast address. As in Go, private addresses are included."""
     others = address.is_unspecified, address.is_loopback, address.is_multicast, address.is_link_local
     return not any(others) and address.packed != b"\xff\xff\xff\xff"

@@ -1,4 +1,4 @@
-"""Refuse expressions that compile and can't mean what they say."""
+"""Reject expressions that compile but can't work as written."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ KNOWN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "pools[].taints[]": ("key", "value", "effect"),
 }
-"""The fields of the request and its namespace, fewer than a ValidatingAdmissionPolicy is shown, and of node pools."""
+"""The known fields of the request, its namespace, and node pools: fewer than in a ValidatingAdmissionPolicy."""
 
-_SHOWN: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools", "params"})
+_VARIABLES: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools", "params"})
 
 
 def check(reads: Reads) -> None:
     """Check the names of items and the fields in an expression.
 
-    Raise ExpressionError if an item has the name of a variable, as which it would be read, or a field does not exist.
+    Raise ExpressionError if a field doesn't exist, or if an item has the name of a variable: the library would read the
+    variable instead.
     """
-    if taken := reads.items & _SHOWN:
-        raise ExpressionError(f"`{min(taken)}` is what expressions are shown: another name is needed here")
+    if taken := reads.items & _VARIABLES:
+        raise ExpressionError(f"`{min(taken)}` is the name of a variable: use another name here")
     for path, as_written in reads.paths.items():
         known = KNOWN_FIELDS.get(shown_path(path[:-1]), ())
         if known and path[-1] is not None and path[-1] not in known:

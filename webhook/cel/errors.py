@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ReadPath = tuple[str | None, ...]
-"""A variable and the fields below it; None stands for any item of a list or map."""
+"""A variable and the fields below it. None is any item of a list or map."""
 
 
 class ExpressionError(Exception):
-    """The error for an expression that can't be compiled. ``str()`` says what is wrong and how to fix it.
+    """The error for an expression that doesn't compile. ``str()`` returns the problem and its fix.
 
     Attributes:
-        problem: what is wrong.
-        name: the unknown name, function or field; empty where something else is wrong.
-        known: the names that are possible there; empty: those of all variables and functions.
-        hint: how to fix it; it follows the problem if no known name is close.
+        problem: the problem, without its fix.
+        name: the unknown name, function, or field; empty for other problems.
+        known: the valid names there; if empty, the names of all variables and functions.
+        hint: the fix, which follows the problem if no known name is similar.
     """
 
     def __init__(self, problem: str, name: str = "", *, known: Sequence[str] = (), hint: str = "") -> None:
@@ -30,11 +30,11 @@ class ExpressionError(Exception):
 
 
 class EvaluationError(Exception):
-    """The error for an expression without a result. ``str()`` is the reason alone, as "no such key: x".
+    """The error for an expression without a result. ``str()`` returns only the reason, such as "no such key: x".
 
     Attributes:
-        unknown: the variable whose value is not known, if that is the reason.
-        hint: how to fix it; may be empty.
+        unknown: the variable whose value is unknown, if that is the reason.
+        hint: the fix; may be empty.
     """
 
     def __init__(self, problem: str, unknown: str = "", *, hint: str = "") -> None:
@@ -48,7 +48,7 @@ class NotKnown:
 
 
 class HasNul:
-    """The type of a value with a NUL character in a string, which the library would cut there."""
+    """The type of a value with a NUL character, where the library would truncate the string."""
 
 
 NOT_KNOWN: Final = NotKnown()

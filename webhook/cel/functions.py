@@ -1,10 +1,10 @@
-"""Implement the functions that Kubernetes adds to CEL and the library does not have.
+"""Implement the functions that Kubernetes adds to CEL and that the library lacks.
 
-``Matches`` stands for ``matches``, as the library compiles the pattern again at each call, 0.4 ms for that of a DNS
-label; ``Has`` stands for ``has`` of a field that is a variable to the library.
+``Matches`` replaces ``matches``, because the library compiles the pattern at each call, which takes 0.4 ms for the
+pattern of a DNS label. ``Has`` replaces ``has`` for fields that the library knows as variables.
 
-To the type checker, quantities, addresses and URLs have their own types. The library can't hold values of other
-types than its own, so each is a map with one key, of types that no JSON object has: ``{True: "1500"}``.
+Quantities, addresses, and URLs have separate types for the type checker. The library supports only built-in types, so
+each value is a map with one key, of a type that JSON keys never have: ``{True: "1500"}``.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cel-libraries
 """
@@ -61,8 +61,8 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
-def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: FBT001 - what was put in
-    """Return the content of a value of a type of our own. Raise ValueError for a map of the object."""
+def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: FBT001 - its type is the tag
+    """Return the content of a quantity, address, or URL. Raise ValueError for a map from the object."""
     if len(value) != 1 or type(next(iter(value))) is not type(key):
         raise ValueError(_NO_OVERLOAD)
     return value[key]
@@ -74,12 +74,12 @@ def _unwrapped(value: dict[Any, Any], key: bool | int) -> Any:  # noqa: FBT001 -
 def _quantity(text: str) -> dict[bool, str]:
     amount = amount_of(text)
     if amount is None:
-        raise ValueError(f"{text[:80]!r} is no quantity")
+        raise ValueError(f"{text[:80]!r} is not a quantity")
     return _of_amount(amount)
 
 
 def _of_amount(amount: Decimal) -> dict[bool, str]:
-    return {True: f"{amount.normalize():f}"}  # equal amounts are equal texts, as 1000m and 1
+    return {True: f"{amount.normalize():f}"}  # equal amounts, such as 1000m and 1, have equal texts
 
 
 def _amount(value: dict[Any, Any]) -> Decimal:
@@ -122,15 +122,15 @@ def _url(value: dict[Any, Any]) -> Url:
 
 def _of_url(text: str) -> dict[int, list[str]]:
     scheme = parse_url(text).scheme
-    return {0: [scheme + text[len(scheme) :]]}  # equal whatever its case is
+    return {0: [scheme + text[len(scheme) :]]}  # the scheme is in lowercase, because URLs compare as text
 
 
-# Regular expressions: RE2's, whose time grows with the text alone
+# Regular expressions: RE2 matches in linear time
 
 
 @cache
 def pattern_of(pattern: str) -> Any:
-    """Compile a regular expression, once. Raise ExpressionError if it is malformed."""
+    """Compile and cache a regular expression. Raise ExpressionError if it is malformed."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -155,7 +155,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _matched(text: str, pattern: str) -> Iterator[str]:
-    """Yield all matches as Go does, without an empty one right after another."""
+    """Yield all matches as Go does: skip an empty match at the end of the previous match."""
     end = -1
     for match in pattern_of(pattern).finditer(text):
         if match.end() > end:
@@ -167,7 +167,7 @@ def _matched(text: str, pattern: str) -> Iterator[str]:
 
 
 def _comparable(items: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
-    """Return the items. Raise ValueError if they are not all of one of these kinds."""
+    """Return the items. Raise ValueError unless all items are of the same kind."""
     if not any(all(type(item) in kind for item in items) for kind in kinds):
         raise ValueError(_NO_OVERLOAD)
     return items
@@ -175,7 +175,7 @@ def _comparable(items: list[Any], *kinds: tuple[type, ...]) -> list[Any]:
 
 _NUMBERS: Final = (int, float)
 _PLAIN: Final = ((int,), (float,), (str,), (bool,))
-"""The types that a function may return as a value of any type; a duration can't be one."""
+"""The types that a function with the result ``dyn`` can return. A duration isn't one of them."""
 _ORDERED: Final = (_NUMBERS, *_PLAIN, (timedelta,), (datetime,), (bytearray,))
 
 

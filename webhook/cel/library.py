@@ -1,11 +1,11 @@
 """Compile and evaluate expressions with cel-expr-python (Google's cel-cpp). No other module imports that library.
 
-Its faults (0.1.3), and what is done about them here:
+Version 0.1.3 has three defects. This module works around them:
 
-- Reading a null as a result frees a reference to None that it does not own: after some thousand the interpreter ends.
-  So only Booleans and strings are read.
-- It cuts a string at a NUL character. So a value with one in it can't be judged.
-- It bounds an evaluation only by 10,000 rounds of all loops together. `webhook.cel.limits` bounds the rest.
+- Reading a null result releases a reference to None that the library doesn't own. After a few thousand reads, the
+  interpreter aborts. So this module reads only Booleans and strings.
+- The library truncates strings at a NUL character. So values that contain one aren't evaluated.
+- The library limits only the rounds of all loops together, to 10,000. `webhook.cel.limits` limits the time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 LENGTH_AT_MOST: Final = 10_000
-"""Characters of one expression with everything it is bound to."""
+"""The maximum length of an expression, including its bindings, in characters."""
 SIZE_AT_MOST: Final = 2 * 1024 * 1024
-"""Bytes of JSON, of an object before and after an UPDATE: each takes up to 80 ms to convert."""
+"""The maximum JSON size of all values together, in bytes. An object of this size takes up to 80 ms to convert."""
 
 _EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "strings", "two-var-comprehensions")
-"""The extensions that Kubernetes has too, and ``cel.bind``, which binds names and is not for policies."""
+"""The extensions that Kubernetes enables, and ``cel.bind``, which binds names but isn't available in policies."""
 
 _STANDARD: Final = (
     *("all", "exists", "exists_one", "filter", "map", "has", "existsOne", "transformList"),
@@ -52,7 +52,7 @@ _STANDARD: Final = (
 _ORDER: Final = ("_<_", "_<=_", "_>_", "_>=_")
 _NUMBERS: Final = ("int", "uint", "double")
 _ORDERED: Final = (*_NUMBERS, "string", "bool", "bytes", "timestamp", "duration")
-"""Numbers of different types can be compared too. The library does so, but its type check refuses it."""
+"""The comparable types. Numbers of different types are also comparable, but the library's type check rejects it."""
 
 _CONFIGURATION: Final = "\n".join(
     (
@@ -87,29 +87,29 @@ VARIABLES: Final = {
     "namespaceObject.metadata.name": cel.Type.STRING,
     "pools": cel.Type.LIST,
 }
-"""The library takes the longest name: ``request.operation`` is known where the rest of the request is not. And it can
-have a type, which a field that may be absent can't."""
+"""The library resolves the longest name. So ``request.operation`` can be known while the rest of the request isn't, and
+it has a type, unlike a field that may be absent."""
 
 _FIELDS: Final = tuple((name, tuple(name.split("."))) for name in VARIABLES)
 
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
-_HALF_THERE: Final = {"cel.@mapInsert": "neither transformMap() nor transformMapEntry()"}
-"""Functions that macros call and the library does not have."""
+_MACROS: Final = {"cel.@mapInsert": "transformMap() and transformMapEntry() aren't"}
+"""The macros that call functions that the library lacks, by function."""
 _KINDS: Final = {bool: "BOOL", str: "STRING"}
-_REMEMBERED: Final = 4
-"""States of node pools in the cache: the newest, and those of requests in progress."""
+_CACHED_STATES: Final = 4
+"""The number of cached states of node pools: the latest state, and those of requests in progress."""
 
 
-@identity_cache(maxsize=_REMEMBERED)
+@identity_cache(maxsize=_CACHED_STATES)
 def _measured_pools(pools: object) -> Measured:
-    """Measure node pools, once for many objects."""
+    """Measure node pools. The result is cached, because many objects share the pools."""
     return Measured({"pools": pools})
 
 
 class Values:
-    """The values of variables (the library's activation), their sizes, and the budget that is left.
+    """The values of variables (the library's activation), their sizes, and the remaining budget.
 
-    Each value is converted once, when the first expression reads it.
+    The library converts each value once, when the first expression reads it.
     """
 
     def __init__(self, activation: cel.Activation, values: Mapping[str, Any]) -> None:
@@ -124,12 +124,12 @@ class Expression:
     """A compiled and type-checked expression.
 
     Attributes:
-        cost: the time that it takes at most.
+        cost: the maximum time of an evaluation.
         reads: the variables and fields that it reads.
     """
 
     def __init__(self, expression: cel.Expression, kind: str) -> None:
-        """Raise ExpressionError if the expression costs too much, or can't mean what it says."""
+        """Raise ExpressionError if the expression costs too much, or can't work as written."""
         tree = read_tree(expression.serialize())
         self._expression = expression
         self._type = kind
@@ -140,24 +140,24 @@ class Expression:
     def evaluate(self, values: Values) -> bool | str:
         """Return the result, of the type that the expression was compiled for.
 
-        Raise EvaluationError if it has no result. Never read that as true.
+        Raise EvaluationError if there is no result. Never treat that error as true.
         """
         shown = values.shown
         if shown.size > SIZE_AT_MOST:
-            raise EvaluationError(f"more than {SIZE_AT_MOST // 1024} KiB are too much to judge")
+            raise EvaluationError(f"the object is larger than {SIZE_AT_MOST // 1024} KiB")
         if self.reads.user and values.user_unknown:
             raise EvaluationError("request.userInfo is not known", unknown="request.userInfo")
         if not values.budget.spend(self.cost, shown, values.pools):
-            raise EvaluationError(f"it takes too long on this object, of {shown.size} bytes and {shown.values} values")
+            raise EvaluationError(f"it takes too long on this object ({shown.size} bytes, {shown.values} values)")
         try:
             result = self._expression.eval(values.activation)
-        except Exception as error:  # noqa: BLE001 - of any sort, as its C++ raises it: there is no result
+        except Exception as error:  # noqa: BLE001 - the C++ code raises errors of any type
             raise failed(str(error) or type(error).__name__) from None
         kind = result.type().name()
         if kind == "ERROR":
             raise failed(repr(result))
         if kind != self._type:
-            raise EvaluationError(f"it gave {kind.lower()}, no {self._type.lower()}")
+            raise EvaluationError(f"it returned {kind.lower()}, not {self._type.lower()}")
         value: bool | str = result.value()
         return value
 
@@ -186,7 +186,7 @@ class Language:
     """The expression language with Kubernetes' functions.
 
     Attributes:
-        functions: the names of all functions, for suggestions where one is misspelt.
+        functions: the names of all functions, to suggest one for a misspelled name.
     """
 
     functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name[0].islower()))
@@ -195,22 +195,22 @@ class Language:
         config = cel.NewEnvConfigFromYaml(_CONFIGURATION)
         self._environment = cel.NewEnv(config=config, variables=VARIABLES, functions=_declared())
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
-        self._nothing.user_unknown = False  # so that everything is made ready to run
+        self._nothing.user_unknown = False  # so that trial evaluations reach the library
         self._nothing.budget = Budget(inf)
 
     def compile(self, text: str, result: type[bool | str] | None, bound: Mapping[str, str]) -> Expression:
         """Compile an expression.
 
-        ``result`` None admits any type. ``bound`` maps further names to expressions, which may name those before them;
-        each is evaluated where the name is first read. Raise ExpressionError if it can't be compiled.
+        If ``result`` is None, the result can have any type. ``bound`` maps names to expressions, which can read the
+        names before them; each is evaluated when its name is first read. Raise ExpressionError if it doesn't compile.
         """
         before = "".join(f"cel.bind({name},\n{value}\n,\n" for name, value in bound.items())
         whole = f"{before}{text}\n{')' * len(bound)}"
         if len(whole) > LENGTH_AT_MOST:
-            raise ExpressionError(f"with what it is bound to it has more than {LENGTH_AT_MOST} characters")
+            raise ExpressionError(f"it has more than {LENGTH_AT_MOST} characters, including its variables")
         lines_before = 0
         try:
-            # The text alone must parse, not only with the bindings around it.
+            # The text must also parse without the bindings around it.
             self._environment.compile(text, disable_check=True)
             lines_before = before.count("\n")
             expression = self._environment.compile(whole)
@@ -221,24 +221,24 @@ class Language:
         if wanted and kind != wanted:
             raise wrong_type(kind, wanted)
         compiled = Expression(expression, wanted)
-        try:  # without values, to find functions that the library does not implement
+        try:  # a trial evaluation without values, to find functions that the library doesn't implement
             compiled.evaluate(self._nothing)
         except EvaluationError as error:
             if (match := _NO_IMPLEMENTATION.search(str(error))) is not None:
-                name = _HALF_THERE.get(match[1], f"no {match[1]}()")
-                raise ExpressionError(f"{name} is there") from None
+                problem = _MACROS.get(match[1], f"{match[1]}() isn't")
+                raise ExpressionError(f"{problem} supported") from None
         return compiled
 
     def values(self, values: Mapping[str, Any], like: Values | None = None, part_of: int = 0) -> Values:
-        """Return values for expressions, with a budget of time for all evaluations over them.
+        """Return values for expressions, with a time budget for all evaluations that read them.
 
-        Each variable has JSON, `NOT_KNOWN` or `HAS_NUL`. The budget is shared with ``like``, other values of the same
-        object; values of a part of an object get its share of the ``part_of`` bytes.
+        Each variable is JSON, `NOT_KNOWN`, or `HAS_NUL`. Values of the same object share the budget of ``like``. Values
+        of a part of an object get a budget in proportion to their share of the object's ``part_of`` bytes.
         """
         fields = {name: value for name, path in _FIELDS if (value := at(values, path)) is not None}
-        made = Values(self._environment.Activation({**fields, **values}), values)
+        converted = Values(self._environment.Activation({**fields, **values}), values)
         if like is not None:
-            made.budget = like.budget
+            converted.budget = like.budget
         elif part_of:
-            made.budget = Budget(BUDGET_NS * min(1, made.shown.size / part_of))
-        return made
+            converted.budget = Budget(BUDGET_NS * min(1, converted.shown.size / part_of))
+        return converted

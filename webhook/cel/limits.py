@@ -1,14 +1,14 @@
-"""Bound the time of an evaluation before it begins: nothing can interrupt the library.
+"""Limit the time of an evaluation before it starts, because nothing can interrupt the library.
 
 The library stops after 10,000 rounds of all loops together, but not within one round, where ``x in object.spec.names``
-may look at a million items. So the tree of an expression is walked with the number of times that each node is evaluated
-and the time that it takes to read what the node may be:
+may compare a million items. So this module walks the tree of an expression. For each node, it estimates the number of
+evaluations and the time to read the largest value that the node can have:
 
-- What stands at a path like ``object.spec.containers[].name`` is measured on the object (`Measured`). A loop reads of
-  its items no more than all values at their path, however many rounds it takes.
-- What a function makes is no larger than its arguments, but for the few functions that are named here.
+- Values at a path such as ``object.spec.containers[].name`` are measured on the object (`Measured`). However many
+  rounds a loop takes, it reads no more than all values at the path of its items.
+- The result of a function is no larger than its arguments. The few exceptions are handled by name.
 
-An estimate is the longest time on any object of these sizes, and mostly far more than this object takes.
+An estimate is the longest time on any object of these sizes. Most evaluations take far less.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from webhook.cel.sizes import Measured
 
 BUDGET_NS: Final = 400_000_000
-"""Nanoseconds for all expressions on one object, by the costs below, each the highest that was measured."""
+"""The nanoseconds for all expressions on one object. Each cost below is the highest that was measured."""
 ROUNDS_AT_MOST: Final = 10_000
-"""Rounds of all loops of an evaluation together; the library's own limit."""
+"""The maximum rounds of all loops of an evaluation together, which is the library's limit."""
 _CHEAP_NS: Final = BUDGET_NS / 500
-"""An expression that costs less by the size of the whole object is not estimated by the sizes of its fields."""
+"""If the size of the whole object gives a lower cost, the sizes of its fields aren't measured."""
 
-# Nanoseconds, in addition to those of reading
-_STEP: Final = 120  # for each node of the tree, each time
-_PART: Final = 300  # for each part of a list or map that is written out, each time: it is built again
-_SOUGHT: Final = 0.03  # for each byte of a string, and each of that which is sought in it
-_COPIED_ITEM: Final = 60  # to copy an item with each that is added by `map`
-_PIECE: Final = 430  # to split off, or find
-_MATCH: Final = 20_000  # to find one by a pattern
-_CALL: Final = 15_000  # of a function in Python
-_CALL_OF_ADDRESS: Final = 60_000  # of one of addresses or URLs
-_CONVERTED: Final = 4  # as many times as reading: to convert a value for a function in Python
+# Nanoseconds, in addition to the read cost
+_STEP: Final = 120  # for each evaluation of a node
+_PART: Final = 300  # for each part of a list or map literal: each evaluation builds the literal again
+_SOUGHT: Final = 0.03  # for each byte of a string, times each byte of the substring to find
+_COPIED_ITEM: Final = 60  # to copy an item each time that `map` adds another item
+_PIECE: Final = 430  # to split off or find a piece
+_MATCH: Final = 20_000  # to find a piece by a pattern
+_CALL: Final = 15_000  # to call a Python function
+_CALL_OF_ADDRESS: Final = 60_000  # to call a Python function for addresses or URLs
+_CONVERTED: Final = 4  # a factor of the read cost: to convert a value for a Python function
 
 _PATTERN_AT_MOST: Final = 1000
 _PATTERNS: Final = {"Matches": "matches", "find": "find", "findAll": "findAll"}
@@ -62,23 +62,23 @@ _PLAIN: Final = _COMPARING.union(
     ("@in", "size", "contains", "indexOf", "lastIndexOf", "int", "uint", "double", "bool"),
     (function.name for function in FUNCTIONS if function.result in {"bool", "int", "double"}),
 )
-"""Functions whose result is a number or a Boolean."""
+"""The functions that return a number or a Boolean."""
 _SCALAR_BYTES: Final = 64
-"""The most bytes of a number, a time or an address as a string."""
+"""The maximum bytes of a number, a time, or an address as a string."""
 
 
 class Budget:
-    """The time that is left for the expressions on one object.
+    """The time left for the expressions on one object.
 
     Attributes:
-        left: nanoseconds.
+        left: the remaining nanoseconds.
     """
 
     def __init__(self, nanoseconds: float) -> None:
         self.left = nanoseconds
 
     def spend(self, cost: Cost, shown: Measured, pools: Measured) -> bool:
-        """Subtract the cost of an expression. Return False if it is more than what is left."""
+        """Subtract the cost of an expression. Return False if the cost exceeds the remaining time."""
         nanoseconds = cost.of(tuple([pools.whole if path[0] == "pools" else shown.whole for path in cost.paths]))
         if nanoseconds > _CHEAP_NS:
             exact = tuple([(pools if path[0] == "pools" else shown).at(path) for path in cost.paths])
@@ -93,15 +93,15 @@ class Cost:
     """The cost of an expression.
 
     Attributes:
-        paths: those that it reads.
-        of: returns the nanoseconds that it takes at most, given what stands at the paths.
-        least: the nanoseconds on an object that has nothing at these paths.
+        paths: the paths that it reads.
+        of: a function that returns the maximum nanoseconds of an evaluation, given the read cost of each path.
+        least: the nanoseconds on an object without values at these paths.
     """
 
     def __init__(self, tree: ExprNode) -> None:
         """Collect the paths of an expression.
 
-        Raise ExpressionError if its cost has no bound, or is too high on every object: its loops go over literals.
+        Raise ExpressionError if its cost has no limit, or is too high on every object because it loops over literals.
         """
         paths = defaultdict[ReadPath, ReadCost](ReadCost)
         smallest = _Estimate(tree, paths.__getitem__)
@@ -123,15 +123,15 @@ class Cost:
 
 
 class _Value(NamedTuple):
-    """Bounds on the value of a node.
+    """Upper bounds on the value of a node.
 
     Attributes:
-        one: nanoseconds to read the largest value that it may be; 0 for an empty list that is written out.
-        all: nanoseconds to read all that it is, over all evaluations.
-        items: of the longest, or bytes of the longest string.
-        item: nanoseconds to read the largest item; where the value stands in the object, that is measured instead.
-        path: where it stands in the object; empty: a function makes it.
-        repeat: how many times all that stands there is read.
+        one: nanoseconds to read the largest value; 0 for an empty list or map literal.
+        all: nanoseconds to read the values of all evaluations.
+        items: items of the longest list or map, or bytes of the longest string.
+        item: nanoseconds to read the largest item; for a value with a path, the item is measured instead.
+        path: the path in the object; empty for the result of a function.
+        repeat: the number of times that all values at the path are read.
     """
 
     one: float
@@ -143,17 +143,17 @@ class _Value(NamedTuple):
 
     @property
     def number(self) -> float:
-        """Return the most items that one value can have."""
+        """Return the maximum number of items in one value."""
         return min(self.items, self.one / VALUE_NS)
 
     @property
     def bytes(self) -> float:
-        """Return the most bytes that one value can have as a string."""
+        """Return the maximum number of bytes in one value, as a string."""
         return max(self.one - VALUE_NS, 0) / BYTE_NS
 
 
 def _scalar(times: float, size: float = 0) -> _Value:
-    """Return a number, a Boolean, or a string of so many bytes."""
+    """Return the bounds of a number, a Boolean, or a string of ``size`` bytes."""
     one = VALUE_NS + size * BYTE_NS
     return _Value(one, times * one, size)
 
@@ -167,10 +167,10 @@ class _Estimate:
         self._read_cost = read_cost
         self.of(tree, {}, 1)
 
-    def of(  # noqa: PLR0911 - one for each sort of node
+    def of(  # noqa: PLR0911 - one for each type of node
         self, node: ExprNode, names: Mapping[str, _Value], times: float
     ) -> _Value:
-        """Return the value of a node that is evaluated so many times, with these values bound to names."""
+        """Return the bounds of a node that is evaluated ``times`` times. ``names`` has the bounds of bound names."""
         self.nanoseconds += times * _STEP
         match node:
             case Const(literal):
@@ -184,12 +184,12 @@ class _Estimate:
                 return _Value(0, 0)
             case Make(parts, pairs=pairs):
                 self.nanoseconds += times * len(parts) * _PART
-                made = [self.of(part, names, times) for part in parts]
+                values = [self.of(part, names, times) for part in parts]
                 return _Value(
-                    VALUE_NS + sum(value.one for value in made),
-                    VALUE_NS * times + sum(value.all for value in made),
+                    VALUE_NS + sum(value.one for value in values),
+                    VALUE_NS * times + sum(value.all for value in values),
                     len(parts) / (2 if pairs else 1),
-                    max(value.one for value in made),
+                    max(value.one for value in values),
                 )
             case Loop():
                 return self._loop(node, names, times)
@@ -200,19 +200,19 @@ class _Estimate:
                 return self._call(node, [self.of(arg, names, times) for arg in node.args], times)
 
     def _at(self, path: ReadPath, times: float, repeat: float) -> _Value:
-        """Return the value of a node that reads a path."""
+        """Return the bounds of a node that reads a path."""
         cost = self._read_cost(path)
         every = min(times * cost.one, repeat * cost.all)
         return _Value(cost.one, every, cost.items, path=path, repeat=repeat)
 
     def _below(self, of: _Value, field: str | None, times: float) -> _Value:
-        """Return the value of a field, or of any item."""
+        """Return the bounds of a field, or of any item if ``field`` is None."""
         if of.path:
             return self._at((*of.path, field), times, of.repeat)
         return _Value(of.item, min(of.all, times * of.item), of.item / BYTE_NS, of.item)
 
     def _together(self, values: Sequence[_Value]) -> _Value:
-        """Return a value that is as large as all of these, or as any of them."""
+        """Return the bounds of the concatenation of the values. They also apply to each single value."""
         present = [value for value in values if value.one]
         if len(present) == 1:
             return present[0]
@@ -269,16 +269,16 @@ class _Estimate:
             return self._below(args[0], _literal(call.args[-1]), times)
         if function in _SAME:
             return self._together(args[-2:])
-        if function == "_+_" and not all(value.one for value in args):  # an item is added to what a loop makes
+        if function == "_+_" and not all(value.one for value in args):  # a loop adds an item to its result
             self.nanoseconds += times * _COPIED_ITEM * sum(value.number for value in args)
             return self._together(args)
         self.nanoseconds += self._read(function, args, times)
         return _scalar(times) if function in _PLAIN else self._result(call, args, times)
 
     def _read(self, function: str, args: list[_Value], times: float) -> float:
-        """Return the nanoseconds of a function: most read all their arguments once."""
+        """Return the nanoseconds of a function. Most functions read each argument once."""
         first, last = args[0], args[-1]
-        if function in _COMPARING:  # they stop where the shorter of the two ends
+        if function in _COMPARING:  # stops at the end of the shorter argument
             return min(value.all for value in args)
         if function == "@in":
             return last.all
@@ -302,18 +302,18 @@ class _Estimate:
                 item = one if name == "getQuery" else first.one
                 return _Value(one, first.all + pieces * VALUE_NS, first.bytes + 1, item)
             case "join":
-                made = _scalar(times, first.bytes + sum(first.number * value.bytes for value in args[1:]))
+                result = _scalar(times, first.bytes + sum(first.number * value.bytes for value in args[1:]))
             case "replace":
                 sought = len(_literal(call.args[1]) or "")
-                made = _scalar(times, first.bytes * (1 + args[2].bytes / max(sought, 1)) + args[2].bytes)
+                result = _scalar(times, first.bytes * (1 + args[2].bytes / max(sought, 1)) + args[2].bytes)
             case "string":
-                made = _scalar(times, first.bytes + _SCALAR_BYTES)
+                result = _scalar(times, first.bytes + _SCALAR_BYTES)
             case name:
-                made = self._together(args)
-                items = first.one / VALUE_NS if name == "flatten" else made.items
-                made = made._replace(path=(), items=items, item=self._below(made, None, 1).one)
-        self.nanoseconds += made.all
-        return made
+                result = self._together(args)
+                items = first.one / VALUE_NS if name == "flatten" else result.items
+                result = result._replace(path=(), items=items, item=self._below(result, None, 1).one)
+        self.nanoseconds += result.all
+        return result
 
 
 def _literal(node: ExprNode) -> str | None:
@@ -325,7 +325,7 @@ def _check_pattern(call: Call) -> None:
         return
     pattern = _literal(call.args[1])
     if pattern is None:
-        raise ExpressionError(f"{shown}() takes its pattern as a literal, which no object can replace")
+        raise ExpressionError(f"the pattern of {shown}() must be a literal")
     if len(pattern) > _PATTERN_AT_MOST:
         raise ExpressionError(f"the pattern of {shown}() has more than {_PATTERN_AT_MOST} characters")
     pattern_of(pattern)

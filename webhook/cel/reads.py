@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.cel.tree import ExprNode
 
     Scope = Mapping[str, ReadPath]
-    """The paths that the names of loops and bound names stand for; empty: a name stands for something else."""
+    """The paths of loop variables and bound names. A name for any other value has an empty path."""
 
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
 
@@ -25,11 +25,11 @@ class Reads:
 
     Attributes:
         names: the variables, such as ``pools`` or ``request.userInfo``.
-        items: the names that its loops and ``optMap`` give to items.
-        paths: the fields of variables and bound names, and how each is written:
-            ``("object", "spec", "containers", None, "name")`` (None: an item) is ``c.name``.
-        tested: those of the paths that it tests, so that they may be absent: ``has(params.x)``, ``'x' in params``.
-        user: it reads ``request.userInfo`` without writing that name, as through ``request``.
+        items: the names of items in its loops and ``optMap``.
+        paths: the fields of variables and bound names, each with its text in the expression:
+            ``("object", "spec", "containers", None, "name")`` is ``c.name``, where None is any item.
+        tested: the paths that it tests, so that they may be absent: ``has(params.x)``, ``'x' in params``.
+        user: whether it reads ``request.userInfo`` indirectly, such as through ``request``.
     """
 
     def __init__(self, tree: ExprNode) -> None:
@@ -48,7 +48,7 @@ class Reads:
             case Ident(name) if name not in scope:
                 self.names.add(name)
             case Loop():
-                # `params` itself is bound.
+                # The compiler binds `params`, which isn't an item.
                 self.items |= {node.accumulator} - {"params"} if node.binds else {*node.variables}
                 inner = _inside(node, scope)
             case Select(test=True) | Call("_?._" | "_[?_]", (_, Const(str()))):
@@ -69,13 +69,13 @@ def _reads_user(node: ExprNode) -> bool:
 
 
 def _written(node: ExprNode) -> str:
-    """Return how the path that a node reads is written, or an empty string if it reads none."""
+    """Return the text of the path that a node reads, or an empty string if it doesn't read a path."""
     path = path_of(node, {})
     return shown_path((*shown_name(path[0] or "").split("."), *path[1:])) if path else ""
 
 
 def _inside(loop: Loop, scope: Scope) -> Scope:
-    """Return the scope in a loop."""
+    """Return the scope inside a loop."""
     if loop.binds:
         return {**scope, loop.accumulator: path_of(loop.start, scope) or (loop.accumulator,)}
     return {
@@ -86,7 +86,7 @@ def _inside(loop: Loop, scope: Scope) -> Scope:
 
 
 def path_of(node: ExprNode, scope: Scope) -> ReadPath:  # noqa: PLR0911 - one for each shape
-    """Return the path that a node reads in a scope, or an empty one if it reads no variable or field."""
+    """Return the path that a node reads in a scope, or an empty path if it doesn't read a variable or field."""
     match node:
         case Ident(name):
             return scope.get(name, tuple(name.split(".")))
@@ -109,6 +109,6 @@ def _below(path: ReadPath, step: str | None) -> ReadPath:
 
 
 def shown_path(path: ReadPath) -> str:
-    """Return a path for people, as ``pools[].labels['a/b']``."""
+    """Format a path for messages: ``pools[].labels['a/b']``."""
     steps = ("[]" if step is None else f".{step}" if _NAME.fullmatch(step) else f"[{step!r}]" for step in path)
     return "".join(steps).removeprefix(".")

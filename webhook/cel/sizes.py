@@ -1,4 +1,4 @@
-"""Measure how large the values are that expressions read, for the estimates of `webhook.cel.limits`."""
+"""Measure the size of the values that expressions read, for the estimates of `webhook.cel.limits`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 VALUE_NS: Final = 300
 """Nanoseconds to read or compare a value."""
 BYTE_NS: Final = 15
-"""Nanoseconds to do anything with a byte of it."""
+"""Nanoseconds to process a byte of a value."""
 _MEASURED_AT_MOST: Final = 1000
-"""Values at a path that are measured one by one, which takes 4 ms. If there are more, one counts as large as all."""
+"""The maximum number of values at a path to measure individually, which takes 4 ms. Beyond it, the largest value counts
+as large as all values together."""
 
 
 class ReadCost(NamedTuple):
     """The cost to read the values at a path. Numbers are rounded up, because estimates are cached by them.
 
     Attributes:
-        one: nanoseconds to read the largest value there, with all in it.
-        all: nanoseconds to read all of them.
-        items: of the longest list or map there, or characters of the longest string.
-        number: how many values are at the path: one for each item of a list, where the path leads through items.
+        one: nanoseconds to read the largest value, including nested values.
+        all: nanoseconds to read all values.
+        items: items of the longest list or map, or characters of the longest string.
+        number: the number of values at the path, one for each item of a list that the path leads through.
     """
 
     one: float = VALUE_NS
@@ -38,7 +39,7 @@ class ReadCost(NamedTuple):
 
 
 class Measured:
-    """Values whose sizes are measured when an expression first needs them."""
+    """Values whose sizes are measured on first use."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: value for name, value in values.items() if isinstance(value, list | dict | str)}
@@ -47,12 +48,12 @@ class Measured:
 
     @cached_property
     def whole(self) -> ReadCost:
-        """Return a cost that nothing at any path exceeds."""
+        """Return an upper bound on the cost of every path."""
         cost = _rounded_up(self.values * VALUE_NS + self.size * BYTE_NS)
         return ReadCost(cost, cost, _rounded_up(self.size), _rounded_up(self.values))
 
     def at(self, path: ReadPath) -> ReadCost:
-        """Return the cost to read what stands at a path."""
+        """Return the cost to read the values at a path."""
         if path not in self._read_costs:
             items = self._items_at(path)
             every = _cost(items)
@@ -73,7 +74,7 @@ class Measured:
 
 
 def _counted(value: object) -> tuple[int, int]:
-    """Return the number of values in a value, and the bytes of its JSON."""
+    """Return the number of nested values, and the bytes of the JSON."""
     json = msgspec.json.encode(value)
     outside = b"".join(json.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
     return sum(map(outside.count, (b",", b"[", b"{"))) + 1, len(json)
@@ -86,6 +87,6 @@ def _cost(value: object) -> int:
 
 
 def _rounded_up(number: int) -> int:
-    """Round up to the next of four steps between two powers of two: by a quarter at most."""
+    """Round up to the next of four steps between two powers of two: by at most a quarter."""
     step = 1 << max(number.bit_length() - 3, 0)
     return -(-number // step) * step

@@ -1,11 +1,11 @@
-"""Rewrite the text of expressions for the library. Everything stays at its place in the text.
+"""Rewrite the text of expressions for the library. Names keep their length, and so their position.
 
-- ``variables.name`` becomes one name, so that it can be bound.
+- ``variables.name`` becomes a single name, so that it can be bound.
 - ``matches`` and ``substring`` become the functions of `webhook.cel.functions`.
-- ``has`` of a field bound as a separate variable (`webhook.cel.library`) becomes another function, and
-  ``has(variables.name)`` is true if the variable has a value.
-- ``oldObject.?spec`` and ``has(oldObject.spec)`` of a null are absent in Kubernetes, and an error to the library: there
-  another name stands for the null, bound to an empty map.
+- ``has`` of a field that is a separate variable (`webhook.cel.library`) becomes another function.
+  ``has(variables.name)`` becomes a test for whether the variable has a value.
+- If ``oldObject`` is null, Kubernetes treats ``oldObject.?spec`` as absent and ``has(oldObject.spec)`` as false. The
+  library reports an error, so another name replaces ``oldObject`` there, bound to an empty map.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "variables_"
 _OR_EMPTY: Final = {"object": "_given", "oldObject": "_givenOld", "namespaceObject": "_givenNamespace"}
-"""Variables that may be null, each with a name of the same length that is bound to an empty map if it is null."""
+"""The variables that may be null, each with a replacement of the same length that is never null."""
 _OR_EMPTY_OF: Final = {hidden: name for name, hidden in _OR_EMPTY.items()}
 _WORDS: Final = re.compile(
     r"""
@@ -41,17 +41,17 @@ _WORDS: Final = re.compile(
 
 
 class Text:
-    """An expression as the library reads it.
+    """An expression, rewritten for the library.
 
     Attributes:
-        text: with ``variables_name`` for ``variables.name``.
-        variables: the names of the ``variables`` that it reads, in the order of their first use.
-        bound: other names in the text that must be bound: name -> expression.
-        words: all other words in it that may be names.
+        text: the rewritten text, with ``variables_name`` for ``variables.name``.
+        variables: the names of the ``variables`` that it reads, in order of first use.
+        bound: the expressions of other names in the text that must be bound, by name.
+        words: all other words that may be names.
     """
 
     def __init__(self, expression: str) -> None:
-        """Read an expression. Raise ExpressionError if it uses a name that Kubernetes does not have."""
+        """Rewrite an expression. Raise ExpressionError if it uses a name that Kubernetes doesn't have."""
         self.variables: dict[str, None] = {}
         self.bound: dict[str, str] = {}
         self.words: set[str] = set()
@@ -84,7 +84,7 @@ class Text:
 
 
 def _is_field(match: re.Match[str], end: int) -> bool:
-    """Return whether a word comes after a dot. Words, strings and comments before it end at ``end``."""
+    """Return whether a word follows a dot. The word, string, or comment before it ends at ``end``."""
     return match.string[end : match.start()].rstrip().removesuffix("?").rstrip().endswith(".")
 
 
@@ -94,30 +94,29 @@ def _misused(word: str) -> str | None:
     if word.startswith(_PREFIX):
         return f"`{word}` is reserved: write variables.{word.removeprefix(_PREFIX)}"
     if word == "cel":
-        return "`cel.bind` is not in Kubernetes: name the value among `variables`"
+        return "`cel.bind` isn't available in Kubernetes: use `variables`"
     return None
 
 
 def bound_name(variable: str) -> str:
-    """Return the name that stands for a variable in the text."""
+    """Return the name that replaces a variable in the rewritten text."""
     return _PREFIX + variable
 
 
 def shown_name(name: str) -> str:
-    """Return the name in policies for a name in the text."""
+    """Return the name in policies of a name in the rewritten text."""
     return f"variables.{name.removeprefix(_PREFIX)}" if name.startswith(_PREFIX) else _OR_EMPTY_OF.get(name, name)
 
 
 def without_strings(expression: str) -> str:
-    """Return an expression without its strings and comments."""
+    """Remove the strings and comments from an expression."""
     return _WORDS.sub(lambda match: "" if match["skip"] else match[0], expression)
 
 
 def substituted(expression: str, names: Mapping[str, str]) -> str:
-    """Return an expression with other expressions in place of some of its names, and without comments.
+    """Replace names in an expression with other expressions, and remove comments.
 
-    ``names`` maps ``object``, ``params`` or ``variables.x`` to the expression to put there; ``matches`` stays
-    ``matches``.
+    ``names`` maps ``object``, ``params``, or ``variables.x`` to its replacement. ``matches`` stays unchanged.
     """
     end = 0
 

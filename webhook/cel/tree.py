@@ -1,4 +1,4 @@
-"""Read a compiled expression as a tree, from the library's serialised form.
+"""Read the tree of a compiled expression from the library's serialized form.
 
 Source: google/api/expr: syntax.proto and checked.proto of https://github.com/google/cel-spec
 """
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
 _NULL, _INT, _STRING = 1, 3, 6
-"""The numbers of fields of a constant."""
+"""The field numbers of a constant."""
 
 _Fields = dict[int, list[Any]]
-"""The fields of a message, by number: integers and bytes."""
+"""The fields of a message, by number. Each value is an integer or bytes."""
 
 
 class Const(msgspec.Struct, frozen=True):
-    """A literal: its value if it is a string or an integer, and whether it is ``null``."""
+    """A literal. ``value`` is None unless it is a string or an integer."""
 
     value: str | int | None
     null: bool = False
 
 
 class Ident(msgspec.Struct, frozen=True):
-    """A name; ``request.operation``, too, is the name of a variable."""
+    """A name. ``request.operation`` is a single name, because it is a variable."""
 
     name: str
 
@@ -43,24 +43,24 @@ class Select(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A function or operator; ``target`` is the first of ``args`` of a method."""
+    """A call of a function or operator. The first of a method's ``args`` is its target."""
 
     function: str
     args: tuple[ExprNode, ...]
 
 
 class Make(msgspec.Struct, frozen=True):
-    """A list, map or message, made of its parts; ``pairs``: they are keys and values."""
+    """A list, map, or message literal. With ``pairs``, the parts alternate between keys and values."""
 
     parts: tuple[ExprNode, ...]
     pairs: bool = False
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """A comprehension (``all``, ``map`` ..., also ``cel.bind``, which has an empty range).
+    """A comprehension, such as ``all``, ``map``, or ``cel.bind``, which has an empty range.
 
     Attributes:
-        accumulator: what the result is called while it is made.
+        accumulator: the name of the result while the loop runs.
     """
 
     variables: tuple[str, ...]
@@ -73,12 +73,12 @@ class Loop(msgspec.Struct, frozen=True):
 
     @property
     def binds(self) -> bool:
-        """Return whether the loop only names a value, as ``cel.bind`` does."""
+        """Return whether the loop only binds a name, as ``cel.bind`` does."""
         return self.range == Make(()) and self.step == Ident(self.accumulator)
 
     @property
     def filters(self) -> bool:
-        """Return whether the result has items of the range as they are."""
+        """Return whether the result consists of unchanged items of the range."""
         match self.step:
             case Call("_?_:_", (_, Call("_+_", (_, Make((Ident(name),)))), _)):
                 return name == self.variables[-1]
@@ -88,9 +88,9 @@ class Loop(msgspec.Struct, frozen=True):
 ExprNode = Const | Ident | Select | Call | Make | Loop
 
 
-def read_tree(serialised: bytes) -> ExprNode:
+def read_tree(serialized: bytes) -> ExprNode:
     """Read the tree of a checked expression (a ``google.protobuf.Any``)."""
-    checked = _fields(_bytes(_fields(serialised), 2))
+    checked = _fields(_bytes(_fields(serialized), 2))
     names: dict[int, str] = {}
     for entry in checked.get(2, ()):
         reference = _fields(entry)
@@ -100,7 +100,7 @@ def read_tree(serialised: bytes) -> ExprNode:
 
 
 def _nodes(names: Mapping[int, str], fields: _Fields, *numbers: int) -> tuple[ExprNode, ...]:
-    """Read the nodes in these fields. ``names`` are the full names of variables, by the ids of their nodes."""
+    """Read the nodes in these fields. ``names`` has the full names of variables, by node id."""
     return tuple(_node(names, data) for number in numbers for data in fields.get(number, ()))
 
 
@@ -155,7 +155,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         position += 1
         value |= (byte & 0x7F) << shift
         shift += 7
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follow
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return value, position
 
 
@@ -174,7 +174,7 @@ def _int(fields: _Fields, number: int) -> int:
 
 
 def children(node: ExprNode) -> tuple[ExprNode, ...]:
-    """Return the nodes directly below."""
+    """Return the direct children of a node."""
     match node:
         case Select(operand=operand):
             return (operand,)

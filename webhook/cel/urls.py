@@ -1,4 +1,4 @@
-"""Parse URLs as Kubernetes' CEL does: plain functions of text.
+"""Parse URLs like the CEL functions of Kubernetes.
 
 Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-url-library; Go's net/url.
 """
@@ -12,7 +12,7 @@ _AUTHORITY: Final = r"//(?:([^/?]*)@)?([^/?]*)"
 _REST: Final = r"([^?#]*)(?:\?([^#]*))?(?:#.*)?"
 _URI: Final = re.compile(rf"([A-Za-z][A-Za-z0-9+.-]*):(?:{_AUTHORITY})?{_REST}", re.DOTALL)
 _PATH: Final = re.compile(rf"()(?:(?!///){_AUTHORITY})?{_REST}", re.DOTALL)
-"""A path may begin with three slashes; two begin an authority."""
+"""A path can start with three slashes. Two slashes start an authority."""
 _USER: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%25[^\s\[\]%]+)?\]|[^\s\[\]:^`{|}\\#%]*)(?::(\d*))?", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -22,10 +22,10 @@ _KEPT_IN_PATH: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 
 
 class Url(NamedTuple):
-    """The parts of a URL. One that is missing is empty.
+    """The parts of a URL. Missing parts are empty.
 
     Attributes:
-        host: with the port, an IPv6 address in brackets; ``hostname`` without both.
+        host: the host with its port, and with the brackets of an IPv6 address; ``hostname`` omits both.
     """
 
     scheme: str
@@ -40,11 +40,11 @@ def parse_url(text: str) -> Url:
     """Parse an absolute URI or an absolute path. Raise ValueError if it is neither."""
     match = _URI.fullmatch(text) or _PATH.fullmatch(text)
     if match is None or not text or _CONTROL.search(text) or _NO_ESCAPE.search(text.partition("?")[0]):
-        raise ValueError(f"{text[:80]!r} is no URL")
+        raise ValueError(f"{text[:80]!r} is not a URL")
     scheme, user, authority, path, query = (part or "" for part in match.groups())
     host = _HOST.fullmatch(authority)
     if host is None or not _USER.fullmatch(user) or not (scheme or text.startswith("/") or text == "*"):
-        raise ValueError(f"{text[:80]!r} is no URL: neither an absolute URI nor an absolute path")
+        raise ValueError(f"{text[:80]!r} is not a URL: neither an absolute URI nor an absolute path")
     shown = authority.replace("%25", "%")
     return Url(scheme.lower(), shown, host[1].strip("[]").replace("%25", "%"), host[2] or "", path, query)
 
@@ -57,7 +57,7 @@ def _unescaped(text: str) -> str:
 def escaped_path(url: Url) -> str:
     """Return the path, percent-encoded."""
     if not url.host and not url.path.startswith("/"):
-        return ""  # opaque, as mailto:someone
+        return ""  # opaque, such as mailto:someone
     if _PATH_AS_IT_IS.fullmatch(url.path):
         return url.path
     octets = _unescaped(url.path).encode()
@@ -65,7 +65,7 @@ def escaped_path(url: Url) -> str:
 
 
 def query_of(url: Url) -> dict[str, list[str]]:
-    """Return the parameters of the query, each with all its values, decoded."""
+    """Return the decoded parameters of the query, each with all its values."""
     parameters: dict[str, list[str]] = {}
     for part in filter(None, url.query.split("&")):
         if ";" not in part and not _NO_ESCAPE.search(part):
