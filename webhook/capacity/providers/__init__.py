@@ -1,1 +1,1 @@
-"""Read the documents of capacity providers, and each node-pool resource into the normalised pool."""
+"""Read the documents of capacity providers, and read node-pool resources into the normalized pool."""

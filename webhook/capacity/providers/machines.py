@@ -1,4 +1,4 @@
-"""Tell by instance type, or by requirements on labels, whether a machine has GPUs and can be spot."""
+"""Determine from instance types and label requirements whether machines have GPUs and can be spot."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 _NO_GPUS: Final = "0"
-"""The value of a label that counts GPUs where there are none."""
+"""The value of a GPU count label on a machine without GPUs."""
 
 
 def classify(lists: GpuListsSpec, name: str) -> Gpu:
-    """Return whether a machine of this name has GPUs; unknown if it is in no list. Letter case does not matter."""
+    """Return whether a machine of this name has GPUs. Return unknown if no list contains it. Ignore letter case."""
     name = name.casefold()
     if lists.gpu.match(name):
         return Gpu.YES
@@ -43,12 +43,12 @@ class Machines:
         marks = (facts.pool_name_label, *(mark.key for mark in facts.spot_node_labels))
         known = (*self._labels, *self._other_labels, *marks)
         self.label_keys: Final = frozenset(known)
-        """The keys of the labels that describe machines, the pool, or spot, as far as the document lists them."""
+        """The keys of the labels in the document that describe machines, the pool, or spot."""
         self.label_domains: Final = frozenset(key.rpartition("/")[0] for key in known if key != TYPE_LABEL) - {""}
-        """Their domains, which may have more labels of this sort."""
+        """The domains of these labels, which may have more labels of this type."""
 
     def classify(self, instance_types: Iterable[str]) -> Gpu:
-        """Return whether machines of these types have GPUs: ``any`` if some do and others do not."""
+        """Return whether machines of these types have GPUs. Return ``any`` if only some of them do."""
         answers = {classify(self._types, name) for name in instance_types}
         if Gpu.UNKNOWN in answers or not answers:
             return Gpu.UNKNOWN
@@ -57,7 +57,7 @@ class Machines:
     def architecture(self, instance_types: Iterable[str], requirements: Requirements | None) -> str:
         """Return the architecture of all machines of these types that meet the requirements.
 
-        Return an empty string if it is unknown, or not one.
+        Return an empty string if it is unknown or if machines differ.
         """
         of_labels = ((arm, requirements.of(key).values) for key, arm in self._arm_labels if requirements is not None)
         if any(values and all(arm.match(value.casefold()) for value in values) for arm, values in of_labels):
@@ -68,13 +68,13 @@ class Machines:
         return architectures.pop() if len(architectures) == 1 and known else ""
 
     def unlisted(self, pool: Pool) -> tuple[str, ...]:
-        """Return the instance types in no list that leave it unknown whether the pool has GPUs."""
+        """Return the unlisted instance types, if it is unknown whether the pool has GPUs because of them."""
         if pool.gpu is not Gpu.UNKNOWN or not pool.instance_type:
             return ()
         return tuple(name for name in pool.instance_type.split(", ") if classify(self._types, name) is Gpu.UNKNOWN)
 
     def unlisted_labels(self, pool: Pool) -> tuple[tuple[str, str], ...]:
-        """Return key and value of the required labels in no list, which leave it unknown whether the pool has GPUs."""
+        """Return the unlisted labels, as key and value, if it is unknown whether the pool has GPUs because of them."""
         if pool.gpu is not Gpu.UNKNOWN or pool.requirements is None:
             return ()
         return tuple(
@@ -85,7 +85,7 @@ class Machines:
         )
 
     def unknown_labels(self, requirements: Requirements) -> tuple[str, ...]:
-        """Return the required keys in the domains of machine labels that are in no list."""
+        """Return the required keys in machine label domains that the document doesn't list."""
         if not self._other_labels:
             return ()
         known = self._other_labels.union(self._labels)
@@ -93,7 +93,7 @@ class Machines:
         return tuple(sorted(key for key in own if not self._gpu_labels.match(key)))
 
     def never_spot(self, instance_types: Iterable[str]) -> bool:
-        """Return whether there are types and none of them can be spot."""
+        """Return whether there is at least one type, and no type can be spot."""
         types = list(instance_types)
         return bool(types) and all(self._types.never_spot.match(name.casefold()) for name in types)
 
@@ -103,12 +103,12 @@ class Machines:
         return tuple((key, requirements.labels[key]) for key in sorted(keys))
 
     def named_gpus(self, requirements: Requirements) -> tuple[str, ...]:
-        """Return the types, families and categories with GPUs that the requirements list."""
+        """Return the types, families, and categories with GPUs that the requirements list."""
         listed = ((kinds, value) for key, kinds in self._labels.items() for value in requirements.of(key).values or ())
         return tuple(sorted({value for kinds, value in listed if classify(kinds, value) is Gpu.YES}))
 
     def gpus_of(self, requirements: Requirements) -> Gpu:
-        """Return whether machines that meet the requirements have GPUs; unknown also if no machine can meet them."""
+        """Return whether machines that meet the requirements have GPUs. Return unknown also if no machine can."""
         gpu = cpu = True
         for may_gpu, may_cpu in self._answers(requirements):
             if may_gpu is None:

@@ -1,7 +1,7 @@
-"""Read Nodes as groups: they stand for pools that can't be seen, and say what declared pools leave open.
+"""Group Nodes, to infer pools that aren't visible and to complete declared pools.
 
-The Nodes with one value of the provider's pool-name label are one group, of the same capacity type. What all of them
-have is the group's: a label or taint that only some Nodes have is of those Nodes, or there for a while.
+The Nodes of a group have the same value of the provider's pool-name label and the same capacity type. A group has the
+labels and taints that all its Nodes have in common: any others are specific to a Node, or temporary.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
 
 KIND: Final = "node group"
-"""The kind of a pool that is read from its Nodes."""
+"""The kind of a pool that is inferred from Nodes."""
 
 _SHARED: Final = 16_384
-"""Labels, sets of taints and kinds of Nodes that are held once: thousands of Nodes have the same thirty labels."""
+"""Cached labels, sets of taints, and kinds of Nodes: thousands of Nodes have the same thirty labels."""
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _OF_ONE_NODE: Final = frozenset({HOSTNAME_LABEL, ZONE_LABEL})
-"""Labels that tell Nodes of one pool apart. `NodeKind` has the zone in a field."""
+"""Labels that distinguish Nodes of one pool. `NodeKind` has a field for the zone."""
 
 _REGION_LABEL: Final = "topology.kubernetes.io/region"
-"""All Nodes of a cluster have the same one."""
+"""All Nodes of a cluster have the same region."""
 
 _DOMAINS_OF_ONE_NODE: Final = ("topology.", "failure-domain.", "feature.node.kubernetes.io/")
 _NAMES_OF_ONE_NODE: Final = ("/hostname", "/instance-id", "/zone", "/zone-id", "/rack")
@@ -67,14 +67,14 @@ class Node(msgspec.Struct):
 
 
 class NodeKind(msgspec.Struct, frozen=True):
-    """The facts that a Node tells about its pool. Nodes that are alike share one.
+    """The facts about a pool in one of its Nodes. Nodes that are alike share one kind.
 
     Attributes:
-        pool: the value of its pool-name label, or empty.
-        spot: whether it is spot; None if its provider puts no label on spot Nodes.
-        labels: its labels, without those that tell Nodes of one pool apart.
-        keys: the keys of all its labels.
-        taints: its taints, without those that pass.
+        pool: the value of the pool-name label, or empty.
+        spot: whether the Node is spot; None if its provider doesn't label spot Nodes.
+        labels: the labels, without those that distinguish Nodes of one pool.
+        keys: the keys of all labels.
+        taints: the taints, without temporary taints.
     """
 
     provider: str
@@ -88,9 +88,9 @@ class NodeKind(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> tuple[object, ...]:
-        """Return what Nodes of one group have in common.
+        """Return the key of the Node's group.
 
-        Nodes without a pool-name label are one group if they have the same taints and GPUs.
+        Nodes without a pool-name label are in one group if they also have the same taints and GPUs.
         """
         key = (self.provider, self.pool, self.spot)
         return key if self.pool else (*key, self.taints, self.gpu)
@@ -102,12 +102,12 @@ _T = TypeVar("_T")
 
 @lru_cache(_SHARED)
 def _shared(value: _T) -> _T:
-    """Return the equal value that is held already, if there is one."""
+    """Return the cached value that is equal to this one, so that equal values share memory."""
     return value
 
 
 def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]) -> NodeKind | None:
-    """Return what a Node tells of its pool. Return None if it is of no provider."""
+    """Return the kind of a Node. Return None if the Node belongs to no provider."""
     provider = provider_of(labels, providers)
     if provider is None:
         return None
@@ -131,9 +131,9 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
 
 
 def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Provider | None:
-    """Return the provider that made the pool of a Node.
+    """Return the provider of a Node's pool.
 
-    Karpenter's Nodes have labels of EKS or AKS too: a provider whose pools are objects of the cluster comes first.
+    Karpenter's Nodes also have labels of EKS or AKS, so a provider whose pools are objects of the cluster comes first.
     """
     by_pool = [provider for provider in providers if provider.pool_name_label in labels]
     candidates = by_pool or [provider for provider in providers if provider.is_spot_node(labels)]
@@ -144,7 +144,7 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
     by_type = classify(provider.instance_types, labels.get(TYPE_LABEL, ""))
     resources = provider.gpu.resources
     offered = any(resources.match(name) and not is_zero(amount) for name, amount in (allocatable or {}).items())
-    # A Node that has just begun offers no GPUs yet.
+    # A Node that has just started doesn't report its GPUs yet.
     if by_type is Gpu.YES or offered or any(map(provider.gpu.labels.match, labels)):
         return Gpu.YES
     return Gpu.NO if allocatable else by_type
@@ -152,20 +152,20 @@ def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provi
 
 @lru_cache(4096)
 def _varies(key: str, of_one_node: Globs) -> bool:
-    """Return whether Nodes of one pool may have different values of a label, also by the provider's document."""
+    """Return whether Nodes of one pool may differ in a label, in general or according to the provider's document."""
     return is_of_one_node(key) or of_one_node.match(key)
 
 
 @lru_cache(1024)
 def is_of_one_node(key: str) -> bool:
-    """Return whether a label tells Nodes of one pool apart, so that other nodes of the pool may have another value."""
+    """Return whether a label distinguishes Nodes of one pool, so that new nodes of the pool may have other values."""
     if key == _REGION_LABEL:
         return False
     return key in _OF_ONE_NODE or key.startswith(_DOMAINS_OF_ONE_NODE) or key.endswith(_NAMES_OF_ONE_NODE)
 
 
 class NodeGroups:
-    """Pools that are inferred from Nodes. To add or remove a Node takes time linear in the kinds of its group."""
+    """Pools that are inferred from Nodes. The time to add or remove a Node is linear in the kinds of its group."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, ...], Counter[NodeKind]] = {}
@@ -174,14 +174,14 @@ class NodeGroups:
         self._pools: tuple[Pool, ...] = ()
 
     def add(self, kind: NodeKind) -> None:
-        """Count a Node of this kind."""
+        """Add a Node of this kind."""
         kinds = self._kinds.setdefault(kind.group, Counter())
         if not kinds[kind]:
             self._changed.add(kind.group)
         kinds[kind] += 1
 
     def remove(self, kind: NodeKind) -> None:
-        """Count a Node of this kind no more."""
+        """Remove a Node of this kind."""
         kinds = self._kinds[kind.group]
         kinds[kind] -= 1
         if not kinds[kind]:
@@ -189,7 +189,7 @@ class NodeGroups:
             self._changed.add(kind.group)
 
     def pools(self) -> tuple[Pool, ...]:
-        """Return a pool for each group, sorted by provider and name; the same tuple while none changes."""
+        """Return a pool for each group, sorted by provider and name. Return the same tuple until a pool changes."""
         before = dict(self._read)
         for group in self._changed:
             if kinds := self._kinds[group]:
@@ -208,7 +208,7 @@ def _order(pool: Pool) -> tuple[object, ...]:
 
 
 def _pool_of(kinds: Collection[NodeKind]) -> Pool:
-    """Return the pool that Nodes of these kinds stand for."""
+    """Return the pool that is inferred from Nodes of these kinds."""
     first, *others = kinds
     zones = frozenset(kind.zone for kind in kinds if kind.zone)
     gpus = {kind.gpu for kind in kinds}

@@ -1,4 +1,4 @@
-"""Define the normalised node pool, into which every provider's node-pool resource is read."""
+"""Define the normalized node pool, the common form of every provider's node-pool resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webhook.capacity.providers.requirements import LabelValues, Requirements  #
 
 
 class CapacityType(StrEnum):
-    """The capacity that a pool's nodes can run on."""
+    """The capacity type of a pool's nodes."""
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
@@ -20,9 +20,9 @@ class CapacityType(StrEnum):
 
 
 class Gpu(StrEnum):
-    """An answer to whether a pool's nodes have GPUs.
+    """The presence of GPUs on a pool's nodes.
 
-    ``any`` means as the Pods request, ``unknown`` that the instance type (or the one the provider picks) is unknown.
+    ``any`` means that it depends on the Pods' requests, ``unknown`` that the instance type isn't known or listed.
     """
 
     YES = "yes"
@@ -32,7 +32,7 @@ class Gpu(StrEnum):
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """A node taint. Its effect is NoSchedule, PreferNoSchedule or NoExecute."""
+    """A node taint. Its effect is NoSchedule, PreferNoSchedule, or NoExecute."""
 
     key: str
     value: str = ""
@@ -43,14 +43,14 @@ class Taint(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
-    """The size that another object gives a pool.
+    """The size that another object sets for a pool.
 
     Attributes:
-        by: kind, namespace and name of the object.
-        pool: kind, namespace and name of the pool.
+        by: the kind, namespace, and name of the object.
+        pool: the kind, namespace, and name of the pool.
         desired: the number of nodes that the pool should have, or None.
-        cluster: the cluster of both, as `Pool.cluster`, or empty.
-        deleting: the object is being deleted, and the pool with it.
+        cluster: the cluster of both, in the form of `Pool.cluster`, or empty.
+        deleting: whether the object, and so the pool, is being deleted.
     """
 
     by: tuple[str, str, str]
@@ -62,51 +62,50 @@ class Size(msgspec.Struct, frozen=True):
 
 
 TemplateRef = tuple[str, str, str]
-"""Kind, namespace and name of a template."""
+"""The kind, namespace, and name of a template."""
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """One node pool of any provider.
 
     Attributes:
-        provider: name of the `CapacityProvider` whose reader read it.
-        kind: kind of its resource, e.g. ``NodePool``.
-        name: name of its resource; with ``namespace`` (empty: cluster-scoped) and ``kind`` it is its identity.
-        pool_name: its name at its provider, the value of its nodes' pool-name label; empty if unknown.
-        capacity: spot, on-demand, both, unknown.
-        gpu_type: the accelerator, if the pool names one apart from the instance type: ``nvidia-tesla-t4``.
+        provider: the name of the `CapacityProvider` whose reader read the pool.
+        kind: the kind of its resource, such as ``NodePool``.
+        name: the name of its resource; with ``kind`` and ``namespace`` (empty if cluster-scoped), the pool's identity.
+        pool_name: the name of the pool at its provider and in its nodes' pool-name label; empty if unknown.
+        capacity: spot, on-demand, both, or unknown.
+        gpu_type: the accelerator, if the pool names one in addition to the instance type: ``nvidia-tesla-t4``.
         instance_type: the instance types, separated by commas; empty if unknown.
         machines: the possible values of each required label that describes machines, by key.
-        autoscaling: an autoscaler sizes the pool, up to ``maximum`` nodes; else it has ``desired`` nodes.
-        size: the size that another object gives the pool, or None.
-        blocked: why the pool gets no nodes, by its status, limits or requirements; empty if it may get some.
-        passing: the reason in ``blocked`` passes by itself, as a lack of capacity does.
-        unread: what could not be read although the pool's use depends on it, as a reason; empty if there is nothing.
-        held_by: the field that ``blocked`` or ``unread`` is about.
-        taints: the taints of its nodes, as far as the pool says.
-        bare: the provider puts no platform taints on its nodes.
-        requirements: the possible values of its nodes' labels, its own labels included; None if it has no such list.
-        labels: the labels of its nodes, as far as the pool says, the pool-name label included. A label that is not
-            here is unknown, not absent.
-        label_keys: the keys of all labels that its nodes may have, as its Nodes show them, or as the pool declares them
-            completely; None if neither says so.
-        label_domains: the domains of further labels that its nodes may have, if it declares its labels completely.
-        zones: the zones of its nodes; empty if the pool does not say.
-        grace_seconds: the pool's own limit on Pods' grace periods, in seconds.
-        safety_margin_seconds: the seconds to subtract from that; None for the provider's margin.
-        cluster: the cluster that the pool describes, if that is not the one it is stored in; else empty.
-        cluster_path: the provider's path of that cluster, if the pool names it so; see `joins`.
-        assumed_here: that cluster is taken for this one: files show no other, and no Nodes.
-        chosen_by: the key of the label by which Pods choose this pool and no other; empty if they need not.
+        autoscaling: whether an autoscaler sizes the pool, up to ``maximum`` nodes. If not, it has ``desired`` nodes.
+        size: the size that another object sets for the pool, or None.
+        blocked: why the pool gets no nodes, from its status, limits, or requirements; empty if it can get nodes.
+        passing: whether the reason in ``blocked`` is temporary, such as a lack of capacity.
+        unread: the reason why the pool's usability is unknown: a field that can't be read; empty if there is none.
+        held_by: the field that is the cause of ``blocked`` or ``unread``.
+        taints: the declared taints of its nodes.
+        bare: whether the provider adds no platform taints to its nodes.
+        requirements: the possible values of its nodes' labels, including its own labels; None if it has no such list.
+        labels: the declared labels of its nodes, including the pool-name label. A missing label is unknown, not absent.
+        label_keys: the keys of all labels that its nodes may have, if its Nodes show them or the pool declares all of
+            them; None if unknown.
+        label_domains: the domains of other labels that its nodes may have, if the pool declares all labels.
+        zones: the zones of its nodes; empty if unknown.
+        grace_seconds: the pool's own limit on the grace periods of Pods, in seconds.
+        safety_margin_seconds: the seconds to subtract from that limit; None for the provider's margin.
+        cluster: the cluster of its nodes, if that isn't the cluster that stores the pool; else empty.
+        cluster_path: the provider's path of that cluster, if the pool contains the path; see `joins`.
+        assumed_here: whether that cluster is assumed to be this one, because files show no other cluster and no Nodes.
+        chosen_by: the key of the label with which Pods must select the pool to run there; empty if there is none.
         uses: the names of other pools whose nodes it uses.
-        is_cluster: the resource is the cluster itself: all pools of the cluster are deleted with it.
-        template: kind, namespace and name of the object that says which machines its nodes are, or None.
-        own: the pool as its own object describes it, if it has been joined with its template or its size; else None.
-        marked: its spot nodes have the provider's spot labels.
-        own_marks: labels that its spot nodes have instead, if it is not ``marked``.
-        is_template: the object is such a template, and no pool.
-        deleting: the pool, or the cluster or object that it is deleted with, has a deletionTimestamp.
-        problems: what could not be read in it, each with its field.
+        is_cluster: whether the resource is the cluster itself, so that all pools are deleted with it.
+        template: the kind, namespace, and name of the object that describes its machines, or None.
+        own: the pool before it was joined with its template or its size; None if it wasn't.
+        marked: whether its spot nodes have the provider's spot labels.
+        own_marks: the labels that its spot nodes have instead, if it isn't ``marked``.
+        is_template: whether the object is a machine template, and not a pool.
+        deleting: whether the pool, its cluster, or the object that sizes it has a deletionTimestamp.
+        problems: the problems with fields that can't be read, each with its field.
     """
 
     provider: str
@@ -160,7 +159,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing_template(self) -> str:
-        """Return that the template of its machines is not known, as a phrase for where that is so."""
+        """Return the problem of a pool whose machine template is unknown, as a phrase."""
         kind, _, name = self.template or ("", "", "")
         return f"{kind or 'template'} {name or '(without a name)'} is not known"
 
@@ -171,32 +170,32 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cluster_id(self) -> str:
-        """Return the pool's cluster as exactly as the pool names it."""
+        """Return the most specific name that the pool has for its cluster."""
         return self.cluster_path or self.cluster
 
     @property
     def spot(self) -> bool:
-        """Return whether the pool's nodes are spot and nothing else."""
+        """Return whether all of the pool's nodes are spot."""
         return self.capacity is CapacityType.SPOT
 
     @property
     def only_uses(self) -> bool:
-        """Return whether all its nodes are those of other pools."""
+        """Return whether the pool has no nodes except those of other pools."""
         return bool(self.uses) and self.capacity is CapacityType.UNKNOWN
 
     @property
     def unusable(self) -> str:
-        """Return why the pool gives no nodes, or does not say how many. Return an empty string if it can."""
+        """Return why the pool provides no nodes, or an unknown number. Return an empty string if it is usable."""
         if why := self.closed or self.blocked or self.unread:
             return why
         if self.autoscaling:
-            unsaid = self.maximum is None and not self.unlimited
-            return "it is autoscaled and does not say its maximum size" if unsaid else ""
+            unknown = self.maximum is None and not self.unlimited
+            return "it is autoscaled and does not say its maximum size" if unknown else ""
         return "it does not say how many nodes it has" if self.desired is None else ""
 
     @property
     def closed(self) -> str:
-        """Return why the pool has no nodes until a user changes it. Return an empty string if it may have some."""
+        """Return why the pool has no nodes until a user changes it. Return an empty string if it can have nodes."""
         if self.deleting:
             return "it is being deleted"
         if self.blocked and not self.passing:
@@ -206,7 +205,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return "it has 0 nodes and no autoscaling" if self.desired is not None and self.desired <= 0 else ""
 
     def is_named(self, name: str) -> bool:
-        """Return whether this is the name of the pool or of its resource."""
+        """Return whether the pool or its resource has this name."""
         return bool(name) and name in {self.name, self.pool_name}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The facts about a capacity provider, from its ``CapacityProvider`` document."""
+"""Derive the facts about a capacity provider from its ``CapacityProvider`` document."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Provider(CapacityProviderSpec):
     """One provider: its document, and the facts derived from it.
 
     Attributes:
-        taints_of_policies: the taints that mean spot because a policy says so.
+        taints_of_policies: the taints that policies declare as spot taints.
     """
 
     name: str
@@ -38,16 +38,16 @@ class Provider(CapacityProviderSpec):
     def of(
         cls, name: str, spec: CapacityProviderSpec, spot_taints: Sequence[TaintPatternSpec] = (), cluster: str = ""
     ) -> Provider:
-        """Return the provider of a document.
+        """Create the provider of a document.
 
-        ``spot_taints`` are those that policies name; ``cluster`` replaces the ``thisCluster`` of the document.
+        ``spot_taints`` are the spot taints that policies declare. ``cluster`` overrides the document's ``thisCluster``.
         """
         fields = {**dict(spec), "this_cluster": cluster or spec.this_cluster}
         return cls.model_construct(name=name, taints_of_policies=tuple(spot_taints), **fields)
 
     @cached_property
     def readers(self) -> tuple[PoolReader, ...]:
-        """Return the readers of its node pools, and of the templates that say which machines their nodes are."""
+        """Return the readers of its node pools, and of the machine templates of the node pools."""
         readers: list[PoolReader] = []
         for spec in self.node_pools:
             fields = {**dict(spec), "provider": self.name, "facts": self}
@@ -63,50 +63,50 @@ class Provider(CapacityProviderSpec):
 
     @cached_property
     def machines(self) -> Machines:
-        """Return what the document says about machines."""
+        """Return the document's facts about machines."""
         return Machines(self)
 
     @cached_property
     def spot_taints(self) -> tuple[Taint, ...]:
-        """Return the taints that the provider itself puts on spot nodes."""
+        """Return the taints that the provider itself adds to spot nodes."""
         return tuple(spec.taint for spec in self.spot_node_taints)
 
     @cached_property
     def automatic_gpu_taints(self) -> tuple[GpuTaintSpec, ...]:
-        """Return the taints that the provider itself puts on nodes with GPUs, as far as they are known whole."""
+        """Return the taints that the provider itself adds to nodes with GPUs, if their effect is known."""
         return tuple(pattern for pattern in self.gpu.taints if pattern.automatic and pattern.effect)
 
     def means_spot(self, taint: Taint) -> bool:
-        """Return whether the document or a policy says that a taint means spot, whatever its effect."""
+        """Return whether the document (ignoring the effect) or a policy declares a taint as a spot taint."""
         own = any(taint.key == spec.key and spec.value in {"", taint.value} for spec in self.spot_node_taints)
         return own or any(pattern.matches(taint) for pattern in self.taints_of_policies)
 
     def is_forbidden(self, taint: Taint) -> bool:
-        """Return whether a taint must never be tolerated."""
+        """Return whether Pods must never tolerate a taint."""
         return any(pattern.matches(taint) for pattern in self.never_tolerate if not pattern.passing)
 
     def owns_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a namespace with this name and these labels belongs to the provider itself."""
+        """Return whether a namespace with this name and these labels belongs to the provider."""
         own = self.system_namespaces
         return own.names.match(name) or any(labels.get(label.key) == label.value for label in own.labels)
 
     def is_passing(self, taint: Taint) -> bool:
-        """Return whether a taint is there only while a node begins, ends or is not well."""
+        """Return whether a taint is temporary: the node is starting, stopping, or unhealthy."""
         return is_passing(taint) or any(pattern.matches(taint) for pattern in self.never_tolerate if pattern.passing)
 
     def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-        """Return the taints that the provider itself puts on a pool's nodes with these labels."""
+        """Return the platform taints that the provider itself adds to a pool's nodes with these labels."""
         taints = (spec.taint for spec in self.platform_taints if not pool.bare)
         return tuple(taint for taint in taints if (name := platform_of(taint)) and labels.get(name[0]) == name[1])
 
     def guards_accelerator(self, taint: Taint) -> bool:
-        """Return whether a taint keeps Pods off that request no accelerator."""
+        """Return whether a taint repels Pods that request no accelerator."""
         return any(pattern.matches(taint) for pattern in self.gpu.taints) or self.gpu.resources.match(taint.key)
 
     def serves(self, taint: Taint, requested: Collection[str]) -> bool:
         """Return whether a taint that guards an accelerator is for Pods that request these resources.
 
-        A taint named after a resource is for that resource, and for others of its domain: ``nvidia.com/mig-1g.5gb``.
+        A taint with the name of a resource is for all resources of the same domain: ``nvidia.com/mig-1g.5gb``.
         """
         if not self.gpu.resources.match(taint.key):
             return bool(requested)
@@ -124,26 +124,26 @@ class Provider(CapacityProviderSpec):
 
     @cached_property
     def pools_are_here(self) -> bool:
-        """Return whether the provider's node pools are objects in the cluster whose nodes they describe."""
+        """Return whether the provider's node pools are objects of the cluster that contains their nodes."""
         return any(not (reader.cluster or reader.chosen_by or reader.is_template) for reader in self.readers)
 
 
 class ResourceReader(msgspec.Struct, frozen=True):
-    """All readers of one resource. Their conditions decide which of them reads an object.
+    """All readers of one resource. Their conditions determine which one reads an object.
 
     Attributes:
-        readers: at least one; those with a condition come first.
+        readers: at least one reader; readers with a condition come first.
     """
 
     readers: tuple[PoolReader, ...]
 
     @property
     def any(self) -> PoolReader:
-        """Return one of the readers: group, versions, kind and resource are the same for all."""
+        """Return one of the readers, for the fields that all have in common: group, versions, kind, and resource."""
         return self.readers[-1]
 
     def of(self, value: Mapping[str, Any]) -> PoolReader:
-        """Return the reader for an object: the first whose condition holds, else the last."""
+        """Return the reader for an object: the first reader whose condition holds, or else the last reader."""
         holding = (reader for reader in self.readers if reader.when is None or reader.when(value))
         return next(holding, self.any)
 
@@ -162,7 +162,7 @@ def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], 
 
 
 def sizers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], tuple[Sizer, ...]]:
-    """Return the resources that size pools without being one, by API group and plural resource name, sorted."""
+    """Return all readers of pool sizes by the API group and plural resource name of the sizing objects, sorted."""
     sizers = (reader.sizer for provider in providers for reader in provider.readers)
     return {key: tuple(group) for key, group in _by_resource(filter(None, sizers)).items()}
 
@@ -175,7 +175,7 @@ def _by_resource(items: Iterable[_R]) -> dict[tuple[str, str], list[_R]]:
 
 
 def pool_resources(providers: Collection[Provider]) -> list[Resource]:
-    """Return the resources that are node pools, and those that size them."""
+    """Return the resources of node pools, and the resources that size node pools."""
     sizers = (group[0] for group in sizers_by_resource(providers).values())
     readers = (group.any for group in readers_by_resource(providers).values())
     return [

@@ -1,6 +1,6 @@
-"""Evaluate the expressions of node-pool readers: JMESPath (https://jmespath.org), compiled once.
+"""Evaluate the compiled JMESPath expressions (https://jmespath.org) of node-pool readers.
 
-`QueryResults` caches their results on one object, and collects the problems.
+`QueryResults` caches the results for one object and collects the problems.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 QueryPath = tuple[str, ...]
 _T = TypeVar("_T")
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
-"""A field path. Most expressions are only that, and need no JMESPath."""
+"""A field path. Most expressions are only a field path, and don't need JMESPath."""
 
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
-"""A literal, or the name of one member, such as the key of an annotation: no field path."""
+"""A literal, or the quoted name of one member, such as the key of an annotation. Neither is a field path."""
 
 _PART: Final = re.compile(r"([0-9]{1,7})([hms])")
 _DURATION: Final = re.compile(f"({_PART.pattern}){{1,3}}")
-"""A duration as Kubernetes writes it: ``1h30m``, ``90s``; it has no more than three parts."""
+"""A duration in the format of Kubernetes, with at most three parts: ``1h30m``, ``90s``."""
 
 _UNITS: Final = {"h": 3600, "m": 60, "s": 1}
 _MOST_SECONDS: Final = 10**7
 
 _LONGEST: Final = 1_000
-"""Characters of an expression. The longest shipped one has 398."""
+"""Maximum characters of an expression. The longest shipped expression has 398."""
 _DEEPEST: Final = 100
-"""Levels of its tree, each of which takes three calls to evaluate. The deepest shipped one has 13."""
+"""Maximum levels of an expression's tree. Each level takes three calls. The deepest shipped expression has 13."""
 
 
 class _Functions(functions.Functions):
-    """The functions that JMESPath lacks: `lower`, to ignore letter case, and `times`, to multiply."""
+    """The functions that spotgate adds to JMESPath: `lower`, to ignore letter case, and `times`, to multiply."""
 
     @functions.signature({"types": ["string", "null"]})
     def _func_lower(self, text: str | None) -> str | None:
@@ -57,29 +57,29 @@ _FUNCTIONS: Final = _Functions()
 _OPTIONS: Final = jmespath.Options(custom_functions=_FUNCTIONS)
 
 _ERRORS: Final = (JMESPathError, TypeError, ValueError)
-"""Exceptions of the library's search; the latter two for values of mixed types (``[?size > `1`]``)."""
+"""Exceptions of the library's search. Values of mixed types cause the last two (``[?size > `1`]``)."""
 
 
 class _TooManyStepsError(Exception):
-    """The error for an expression that goes over too many items."""
+    """An expression that takes more steps than `QUERY_STEPS`."""
 
 
 class _Interpreter(visitor.TreeInterpreter):
-    """The library's interpreter with a limit on the steps of one search."""
+    """The library's interpreter, with a limit on the steps of one search."""
 
     def __init__(self) -> None:
         super().__init__(_OPTIONS)
         self._steps = 0
 
     def visit(self, node: Any, value: Any) -> Any:
-        """Evaluate a node of the expression on one value. The library's own `visit` would be a call more for each."""
+        """Evaluate one node of the expression. The library's `visit` would add one call for each node."""
         self._steps += 1
         if self._steps > QUERY_STEPS:
             raise _TooManyStepsError
         return getattr(self, node["type"])(node, value)
 
     def visit_path(self, node: Any, value: Any) -> Any:
-        """Return the value at a field path, which `_prepared` puts in place of a step for each field."""
+        """Return the value at a field path. `_prepared` combines the steps for its fields into one node."""
         self._steps += len(node["value"])
         return at(value, node["value"])
 
@@ -87,18 +87,18 @@ class _Interpreter(visitor.TreeInterpreter):
 class Query:
     """A compiled expression.
 
-    Its result is None if it finds nothing, and if it fails on what it finds: `answer` tells them apart.
+    Its result is None if it finds no value or if it fails: `answer` distinguishes the two.
 
     Attributes:
-        text: the expression as it is written.
-        field: the first field that it reads, for people; the whole text if it names none.
+        text: the expression as written.
+        field: the first field that it reads, for messages; the whole text if it reads no field.
         path: the names in ``field``.
-        paths: all field paths that the expression names.
-        plain: the expression is only a field path, so that it also says where to write.
+        paths: all field paths that the expression reads.
+        plain: whether the expression is only a field path, so that a manifest can be written with it.
     """
 
     def __init__(self, text: str) -> None:
-        """Compile an expression. Raise ValueError if the text is none."""
+        """Compile an expression. Raise ValueError if the text isn't an expression."""
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
@@ -107,19 +107,19 @@ class Query:
         self.plain = self.field == text and match is not None
         self.path = tuple(self.field.split("."))
         bare = _QUOTED.sub(lambda quoted: "." * len(quoted[0]), text)
-        # A path after a dot is relative to something else.
+        # A path after a dot is relative to the result before it.
         starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
         self.paths = tuple(tuple(match[0].split(".")) for match in starts)
         self._parents = _parents(text)
         self._tree = None if self.plain else _parse(text)
 
-    def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: D102 - JSON; the class says it
+    def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: D102 - JSON; see the class
         return self.answer(value)[0]
 
     def search(self, value: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the result, and the reason if the search fails: a sentence that begins with the field.
+        """Return the result, and the reason if the search fails, as a sentence that begins with the field.
 
-        Raise OverBoundError if the expression goes over more items than are judged.
+        Raise OverBoundError if the expression takes too many steps.
         """
         if self._tree is None:
             return at(value, self.path), ""
@@ -134,7 +134,7 @@ class Query:
             return None, f"{place} is missing" if missing else f"{place} can't be read as it is"
 
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return what `search` does, but fail also if a parent of a field is no map."""
+        """Return the result of `search`. Also fail if a parent of a field isn't a map."""
         for path in self._parents:
             parent = at(value, path)
             if parent is not None and not isinstance(parent, dict):
@@ -145,7 +145,7 @@ class Query:
             return None, error.reason
 
     def place(self, value: Mapping[str, Any]) -> str:
-        """Return the field that the result comes from, or else the first of its fields that the object has."""
+        """Return the field that contains the result, or else the expression's first field that the object has."""
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
@@ -155,7 +155,7 @@ class Query:
 
 
 def at(value: Mapping[str, Any], path: QueryPath) -> Any:
-    """Return the value at a field path. Return None if there is none."""
+    """Return the value at a field path. Return None if the path doesn't exist."""
     content: Any = value
     for name in path:
         content = content.get(name) if isinstance(content, dict) else None
@@ -163,9 +163,9 @@ def at(value: Mapping[str, Any], path: QueryPath) -> Any:
 
 
 def _parents(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the paths that must be maps for the expression to find something, the shortest first.
+    """Return the paths that must be maps for the expression to find a value, the shortest first.
 
-    What looks like a field path in a literal (``'t3.medium'``) names nothing in an object, and does no harm.
+    A literal that looks like a field path (``'t3.medium'``) is included. It is harmless, because no object has it.
     """
     paths: set[tuple[str, ...]] = set()
     for match in _FIELD.finditer(text):
@@ -176,7 +176,7 @@ def _parents(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _parse(text: str) -> Any:
-    """Return the tree of the expression for `_Interpreter`. Raise ValueError if the text is no expression."""
+    """Parse the expression into a tree for `_Interpreter`. Raise ValueError if the text isn't an expression."""
     try:
         if text.count("(") > _DEEPEST:  # the tree has no parentheses, but the library's parser recurses for each
             raise RecursionError  # noqa: TRY301 - as the library would
@@ -189,10 +189,10 @@ def _parse(text: str) -> Any:
 
 
 def _prepared(node: Any, level: int = 1) -> Any:
-    """Return the tree as `_Interpreter` visits it: the type of a node is its method, and ``a.b.c`` is one node.
+    """Convert a tree for `_Interpreter`: the type of a node becomes its method, and ``a.b.c`` becomes one node.
 
-    Raise RecursionError if it is too deep to be evaluated, and ValueError if it calls an unknown function: the library
-    itself looks for functions only while it searches.
+    Raise RecursionError if the tree is too deep to evaluate. Raise ValueError if it calls an unknown function, because
+    the library looks up functions only during a search.
     """
     if not isinstance(node, dict):  # a bound of a slice
         return node
@@ -210,10 +210,10 @@ def _prepared(node: Any, level: int = 1) -> Any:
 
 
 class QueryResults:
-    """One object, the results of its queries so far, and the problems in it.
+    """One object, the results of its queries so far, and its problems.
 
     Attributes:
-        unread: the first field that can't be read although it says whether the pool can be used.
+        unread: the first unreadable field that determines whether the pool is usable.
     """
 
     def __init__(self, value: Mapping[str, Any]) -> None:
@@ -223,9 +223,9 @@ class QueryResults:
         self._answers: dict[str, tuple[Any, str]] = {}
 
     def ask(self, query: Query | None, *, doubt: bool = False) -> Any:
-        """Return the result of a query. Return None, and note the problem, if it can't be answered.
+        """Return the result of a query. If the query fails, note the problem and return None.
 
-        With ``doubt``, a failure leaves it unknown whether the pool can be used.
+        If ``doubt`` is true, a failure means that the pool's usability is unknown.
         """
         if query is None:
             return None
@@ -237,35 +237,35 @@ class QueryResults:
         return result
 
     def is_unread(self, query: Query) -> bool:
-        """Return whether the query can't be answered. Its result is then unknown, and no default holds."""
+        """Return whether the query fails. Its result is then unknown, and no default applies."""
         return bool(self.answer(query)[1])
 
     def answer(self, query: Query) -> tuple[Any, str]:
-        """Return the result of a query, or None and the problem. Queries of the same text share one result."""
+        """Return the result of a query, or None and the problem. Queries with the same text share one result."""
         if (answer := self._answers.get(query.text)) is None:
             answer = query.answer(self.value)
             if isinstance(answer[0], list | dict) and len(answer[0]) > POOL_ITEMS:
-                what = f"{query.place(self.value)} has {len(answer[0]):,} items"
-                answer = None, f"{what}, more than the {POOL_ITEMS:,} that are read"
+                count = f"{query.place(self.value)} has {len(answer[0]):,} items"
+                answer = None, f"{count}, more than the {POOL_ITEMS:,} that are read"
             self._answers[query.text] = answer
         return answer
 
     def note(self, problem: str) -> None:
-        """Add a problem, once."""
+        """Add a problem unless it is already noted."""
         if problem not in self.problems:
             self.problems.append(problem)
 
     def doubt(self, query: Query, *problems: str) -> None:
-        """Note problems that leave it unknown whether the pool can be used."""
+        """Note problems because of which the pool's usability is unknown."""
         for problem in problems:
             self.note(problem)
         if problems and not self.unread:
             self.unread = query.place(self.value)
 
     def typed(self, query: Query | None, kind: type[_T], expected: str, *, doubt: bool = False) -> _T | None:
-        """Return the result of a query as `ask` does. Return None, and note the problem, if it is of another type.
+        """Return the result of `ask`. If it has another type, note the problem and return None.
 
-        ``expected`` are the words for the type.
+        ``expected`` completes the problem "FIELD is ...", such as "not text".
         """
         result: _T | None = self.ask(query, doubt=doubt)
         if query is None or result is None or type(result) is kind:
@@ -275,11 +275,11 @@ class QueryResults:
         return None
 
     def number(self, query: Query | None) -> int | None:
-        """Return an integer, or None."""
+        """Return the result of a query as an integer, or None."""
         return self.typed(query, int, "not an integer")
 
     def seconds(self, query: Query | None) -> int | None:
-        """Return a number of seconds, which may be written as a duration, or None."""
+        """Return the result of a query in seconds, or None. The field contains a number or a duration."""
         result = self.ask(query)
         if query is None or result is None:
             return None

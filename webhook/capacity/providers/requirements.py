@@ -1,7 +1,7 @@
-"""Read what a pool requires of its nodes' labels: Karpenter's ``requirements``.
+"""Read a pool's requirements on the labels of its nodes: Karpenter's ``requirements``.
 
-Each requirement narrows the values of one label, and all of them hold. So a pool is not of one instance type, one zone
-or one capacity type: for each label there is a set of values that its nodes may have.
+Each requirement restricts the values of one label, and a node meets all requirements. So a pool can have several
+instance types, zones, and capacity types: for each label, its nodes have a set of possible values.
 
 Source: https://karpenter.sh/docs/concepts/nodepools/#spectemplatespecrequirements
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Requirement
 
 _SHOWN: Final = 40
-"""Characters of an unknown operator that are repeated in a problem."""
+"""Maximum characters of an unknown operator that a problem quotes."""
 
 _MOST_DIGITS: Final = 18
-"""Digits of a bound; a 64-bit integer has one more."""
+"""Maximum digits of a bound. A 64-bit integer has up to 19."""
 
 _VALUES: Final = 5 * POOL_ITEMS
-"""Values in all requirements of a pool together: five lists of all existing instance types."""
+"""Maximum values in all requirements of a pool: five lists of all existing instance types."""
 
 DEPRECATED_KEYS: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
@@ -38,15 +38,15 @@ DEPRECATED_KEYS: Final[Mapping[str, str]] = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
 }
-"""Deprecated keys, which Karpenter takes for the ones that replaced them (``NormalizedLabels``)."""
+"""Deprecated keys, and the keys with which Karpenter replaces them (``NormalizedLabels``)."""
 
 
 class LabelValues(msgspec.Struct, frozen=True):
-    """The values that one label of a pool's nodes may have.
+    """The possible values of one label on a pool's nodes.
 
     Attributes:
-        listed: the possible values; None for all that the other fields do not exclude.
-        present: whether the nodes have the label; None if they may lack it.
+        listed: the possible values; None for all values that the other fields don't exclude.
+        present: whether the nodes have the label; None if they may have it or not.
     """
 
     listed: frozenset[str] | None = None
@@ -57,7 +57,7 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @classmethod
     def all_of(cls, parts: Sequence[LabelValues]) -> LabelValues:
-        """Return the values that meet every one of these."""
+        """Return the values that satisfy all parts."""
         if len(parts) == 1:
             return parts[0]
         present = {values.present for values in parts if values.present is not None}
@@ -88,13 +88,13 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> frozenset[str] | None:
-        """Return all values that the label may have. Return None if they can't be listed."""
+        """Return all possible values of the label. Return None if they can't be listed."""
         if self.present is False:
             return frozenset()
         return None if self.listed is None else frozenset(filter(self.admits, self.listed))
 
     def within(self, other: LabelValues) -> bool:
-        """Return whether ``other`` admits all that the label may be. Return False if that can't be told."""
+        """Return whether ``other`` admits all possible values of the label. Return False if that is unknown."""
         if self.admits_none and not other.admits_none:
             return False
         if (values := self.values) is not None:
@@ -109,17 +109,17 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def admits_some(self) -> bool:
-        """Return whether the label may have any value."""
+        """Return whether at least one value is possible."""
         if (values := self.values) is not None:
             return bool(values)
         if self.least is None or self.most is None:
             return True
-        # A span that is longer than the list of excluded values can't be excluded as a whole.
+        # A range with more integers than there are excluded values always contains an admitted integer.
         end = min(self.most, self.least + len(self.excluded))
         return any(self.admits(str(number)) for number in range(self.least, end + 1))
 
     def meets(self, other: LabelValues) -> bool:
-        """Return whether one value, or the lack of the label, meets both of these."""
+        """Return whether one value, or the absence of the label, satisfies both."""
         if self.admits_none and other.admits_none:
             return True
         listed = self.listed if other.listed is None else other.listed
@@ -129,7 +129,7 @@ class LabelValues(msgspec.Struct, frozen=True):
 
     @property
     def possible(self) -> bool:
-        """Return whether there can be a node at all, with the label or without."""
+        """Return whether a node can exist, with the label or without it."""
         return self.admits_none or self.admits_some
 
 
@@ -150,9 +150,9 @@ class Requirements(msgspec.Struct, frozen=True):
     """The requirements of a pool on the labels of its nodes.
 
     Attributes:
-        labels: the values of each label by key; a label that is missing may have any value.
-        unreadable: the keys of requirements that can't be read; None stands for a key that can't be read.
-        problems: what could not be read, each with its field.
+        labels: the possible values of each label by key; a missing label may have any value.
+        unreadable: the keys of requirements that can't be read; None if the key itself can't be read.
+        problems: the problems with requirements that can't be read, each with its field.
     """
 
     labels: Mapping[str, LabelValues]
@@ -160,19 +160,19 @@ class Requirements(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
     def of(self, key: str) -> LabelValues:
-        """Return the values that a label may have."""
+        """Return the possible values of a label."""
         return self.labels.get(key, ANYTHING)
 
     def is_unreadable(self, key: str) -> bool:
-        """Return whether a requirement on this label can't be read."""
+        """Return whether a requirement that can't be read is, or may be, for this label."""
         return key in self.unreadable or None in self.unreadable
 
     def admits(self, needs: tuple[Requirement, ...]) -> bool:
-        """Return whether one node may meet these and all of a Pod's too. Unreadable requirements rule out nothing."""
+        """Return whether one node may meet both these requirements and a Pod's. Ignore unreadable requirements."""
         by_key: dict[str, list[Requirement]] = {}
         for need in needs:
             by_key.setdefault(DEPRECATED_KEYS.get(need.key, need.key), []).append(need)
-        # A single requirement on a label that the pool does not mention can always be met.
+        # A node can always meet a single requirement on a label that the pool doesn't mention.
         return all(self._meets(key, same) for key, same in by_key.items() if len(same) > 1 or key in self.labels)
 
     def _meets(self, key: str, needs: list[Requirement]) -> bool:
@@ -183,13 +183,13 @@ class Requirements(msgspec.Struct, frozen=True):
         return wanted.possible if (own := self.labels.get(key)) is None else own.meets(wanted)
 
     def narrowed(self, labels: Mapping[str, LabelValues]) -> Requirements:
-        """Return these requirements with further ones on some labels."""
+        """Return these requirements, combined with further requirements on some labels."""
         narrower = {key: LabelValues.all_of((self.of(key), values)) for key, values in labels.items()}
         return replace(self, labels={**self.labels, **narrower})
 
     @property
     def impossible(self) -> str:
-        """Return the key of a label that no node can satisfy. Return an empty string if there is none."""
+        """Return the first label key whose requirements no node can meet. Return an empty string if there is none."""
         return min((key for key, values in self.labels.items() if not values.possible), default="")
 
 
@@ -199,7 +199,7 @@ NO_REQUIREMENTS: Final = Requirements({})
 def read_requirements(content: object, field: str, given: Mapping[str, str]) -> Requirements:
     """Parse a list of ``{key, operator, values}``.
 
-    The labels ``given`` to the pool's nodes are requirements too.
+    The labels that the pool declares for its nodes, ``given``, are also requirements.
     """
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
@@ -227,7 +227,7 @@ def read_requirements(content: object, field: str, given: Mapping[str, str]) -> 
 
 
 def _unbounded(content: object) -> str:
-    """Return why this can't be read as a list of requirements. Return an empty string if it can."""
+    """Return why the content isn't a readable list of requirements. Return an empty string if it is."""
     if not isinstance(content, list):
         return "is missing" if content is None else f"is {placeholder_before(content)}not a list"
     if len(content) > POOL_ITEMS:
@@ -238,7 +238,7 @@ def _unbounded(content: object) -> str:
 
 
 def _values_of(operator: object, values: object) -> LabelValues | str:
-    """Return the values that an operator and its operands admit, or what is wrong with them."""
+    """Return the values that an operator and its operands admit, or the problem with them."""
     if operator in _LONE:
         return LabelValues(present=operator == "Exists")
     if not isinstance(operator, str) or operator not in OPERATORS:

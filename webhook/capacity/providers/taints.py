@@ -1,4 +1,4 @@
-"""Read the taints in a pool's resource, in whatever way its provider writes them, and tell those that pass."""
+"""Read the taints of a pool in its provider's notation, and recognize temporary taints and platform taints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TAINT: Final = re.compile(r"([^=:]+)(?:=([^:]*))?:([^:]+)")
-"""A taint as kubectl writes it: ``key=value:Effect`` or ``key:Effect``."""
+"""A taint in the notation of kubectl: ``key=value:Effect`` or ``key:Effect``."""
 
 _SHOWN: Final = 60
-"""Characters of an unknown effect that are repeated in a problem."""
+"""Maximum characters of an unknown effect that a problem quotes."""
 
 
 _PASSING_DOMAINS: Final = (
@@ -30,7 +30,7 @@ _PASSING_DOMAINS: Final = (
 _PASSING_NAMES: Final = frozenset(
     {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "agent-not-ready"}
 )
-"""The last is what CSI drivers and network plugins put on a node until they run there, each in its own domain.
+"""CSI drivers and network plugins add the last taint, each in its own domain, until they run on the node.
 
 Sources: https://kubernetes.io/docs/reference/labels-annotations-taints/;
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
@@ -44,23 +44,23 @@ _PLATFORM_KEYS: Final[Mapping[str, str]] = {
     "beta.kubernetes.io/os": OS_LABEL,
     "node.kubernetes.io/os": OS_LABEL,
 }
-"""Keys of taints that restate a label of the node by which Pods say their platform.
+"""Keys of taints that repeat a platform label of the node, by the key of the label.
 
-Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Pods tolerate
-others, such as ``os=windows``, by their own doing: https://kubernetes.io/docs/concepts/windows/user-guide/
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Users add the
+tolerations for other taints, such as ``os=windows``: https://kubernetes.io/docs/concepts/windows/user-guide/
 """
 
 _SYSTEMS: Final = frozenset({"linux", "windows"})
 
 
 def is_passing(taint: Taint) -> bool:
-    """Return whether a taint is there only while a node begins, ends or is not well, whatever its provider."""
+    """Return whether a taint is temporary with every provider: the node is starting, stopping, or unhealthy."""
     domain, _, name = taint.key.rpartition("/")
     return (domain in _PASSING_DOMAINS or name in _PASSING_NAMES) and platform_of(taint) is None
 
 
 def platform_of(taint: Taint) -> tuple[str, str] | None:
-    """Return the key and value of the platform label that a taint restates, or None."""
+    """Return the key and value of the platform label that a taint repeats, or None."""
     key, value = _PLATFORM_KEYS.get(taint.key, ""), taint.value.casefold()
     named = value in _SYSTEMS if key == OS_LABEL else bool(key and value)
     return (key, value) if named else None
@@ -69,10 +69,10 @@ def platform_of(taint: Taint) -> tuple[str, str] | None:
 def read_taints(
     content: object, field: str, effects: Mapping[str, str], *, texts: bool
 ) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
-    """Return the taints in a list, and the problems with those that can't be read.
+    """Return the taints in a list, and the problems with unreadable taints.
 
-    With ``texts`` a taint may be written ``key=value:Effect``, and the list may be a map of key to ``value:Effect``.
-    ``effects`` translates the provider's names of effects.
+    If ``texts`` is true, a taint can be a string, ``key=value:Effect``, and the list can be a map from key to
+    ``value:Effect``. ``effects`` maps the provider's effect names to those of Kubernetes.
     """
     if texts and isinstance(content, dict):
         content = [f"{key}={written}" for key, written in content.items()]
@@ -84,7 +84,7 @@ def read_taints(
 
 
 def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str:
-    """Return a taint, or what is wrong with it."""
+    """Return a taint, or the problem with it."""
     key = value = effect = None
     if isinstance(item, dict):
         key, value, effect = item.get("key"), item.get("value"), item.get("effect")
