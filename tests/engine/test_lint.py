@@ -151,7 +151,7 @@ def test_matching_workloads_without_pods_warns_that_templates_are_not_matched(
     ]
 
 
-KIND: Final = "matches nothing that is known, did you mean `%s`?"
+KIND: Final = "matches no known kind, did you mean `%s`?"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_the_warnings_consider_a_teams_workload_kinds(tmp_path: Path) -> None:
     head = "---\napiVersion: spotgate.dev/v1\nkind: SpotSuitability\nmetadata: {name: a}\n"
     policy = f"{head}spec: {{stateful: [Trainings.ml.acme.example], drivers: [{{name: a, member: chiefSpecs}}]}}\n"
     assert [line.partition(": ")[2] for line in warnings_of(tmp_path, workloads + policy)] == [
-        "spec.stateful[0]: warning: matches nothing that is known, did you mean `Training.ml.acme.example`?",
+        "spec.stateful[0]: warning: matches no known kind, did you mean `Training.ml.acme.example`?",
         "spec.drivers[0].member: warning: no known template path has this member, did you mean `chiefSpec`?",
     ]
 

@@ -100,7 +100,7 @@ class OverBoundError(Exception):
     def of(cls, bound: Bound, count: int, prefix: str = "") -> OverBoundError:
         """Return the error for a count over its bound; ``prefix`` is the field path of the pod template, if any."""
         field = f"{prefix}.{bound.field}" if prefix else bound.field
-        return cls(field, f"{bound.field} has {count:,} {bound.noun}, more than the {bound.at_most:,} that are judged")
+        return cls(field, f"{bound.field} has {count:,} {bound.noun}, more than the maximum of {bound.at_most:,}")
 
 
 def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") -> None:
@@ -117,7 +117,7 @@ def expect_decodable(raw: msgspec.Raw | bytes, at_most: int, field: str = "") ->
     if size > at_most:
         what = field or "the object"
         raise OverBoundError(
-            field, f"{what} takes about {size // _MIB} MiB of memory, more than the {at_most // _MIB} that are judged"
+            field, f"{what} takes about {size // _MIB} MiB of memory, more than the maximum of {at_most // _MIB}"
         )
 
 

@@ -64,7 +64,7 @@ def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
     places: list[str] = []
     for path in paths:
         if path == "-":
-            raise CannotJudgeError(f"spotgate rehearse: {FLAG} can't tell what standard input was before: name files")
+            raise CannotJudgeError(f"spotgate rehearse: {FLAG} can't compare standard input: name files")
         inside = os.path.relpath(os.path.realpath(path), base.root)
         if inside.startswith(".."):
             places.append(path)

@@ -15,9 +15,9 @@ from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads
 from webhook.documents.yaml_writer import dump
 
 MODELLED: Final = (
-    "seconds: the provider's window, whole grace periods, start-up and growth are computed, not waited for",
-    "restarts: Pods of gangs, and of controllers that are not here, are created again by name once they are gone",
-    "volumes: a provisioner makes them in the zone of the node that the scheduler chooses",
+    "seconds: the provider's window, full grace periods, start-up, and growth are computed, not measured",
+    "restarts: the rehearsal recreates Pods of gangs, and of controllers that it doesn't run, under the same names",
+    "volumes: the rehearsal creates them in the zone of the node that the scheduler chooses",
 )
 """The aspects that a rehearsal models instead of running them, one sentence each."""
 
@@ -111,7 +111,7 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
 
 JOB_FAILED: Final = "the Job has failed"
 INDEXES_FAILED: Final = "these indexes of the Job have failed for good"
-NO_SCHEDULER: Final = "no scheduler here is named"
+NO_SCHEDULER: Final = "the rehearsal runs no scheduler named"
 """The beginnings of these reasons of a workload."""
 
 

@@ -36,7 +36,7 @@ def effects_of(result: Rehearsal) -> str:
         effects = ["no Pod has to move"]
     for figure, one, several in (
         (summary.pending, "stays pending", "stay pending"),
-        (summary.missing, "is not created again", "are not created again"),
+        (summary.missing, "is not recreated", "are not recreated"),
         (summary.killed_early, "is killed before it finishes", "are killed before they finish"),
     ):
         if number := int(figure.max or 0):

@@ -40,7 +40,7 @@ def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Wo
     kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
     for number, pattern in enumerate(patterns):
         if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
-            yield SpecWarning((field, number), f"matches nothing that is known{hint}")
+            yield SpecWarning((field, number), f"matches no known kind{hint}")
 
 
 def never_denied(spec: PolicySpec, findings: Model) -> Iterator[SpecWarning]:

@@ -218,7 +218,7 @@ def template_subjects(
 def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:
     templates = list(islice(workload.templates(value or {}), TEMPLATES_AT_MOST + 1))
     if len(templates) > TEMPLATES_AT_MOST:
-        reason = f"there are more than the {TEMPLATES_AT_MOST} pod templates that are judged"
+        reason = f"there are more than {TEMPLATES_AT_MOST} pod templates, which is the maximum"
         raise OverBoundError(workload.paths[-1].text, reason)
     return templates
 

@@ -100,8 +100,8 @@ def test_a_run_times_out_and_says_so() -> None:
     writer: Any = None
     reclaim = Reclaim(writer, watches, quiet, workloads, startup=30, seed=0)
     asyncio.run(reclaim.run([PLAIN], []))
-    assert reclaim.notes == {"what comes later than 0 s after the notice: the run has taken 900 s"}
-    with pytest.raises(CannotJudgeError, match="does not come to rest within 900 s"):
+    assert reclaim.notes == {"events later than 0 s after the notice: the run timed out after 900 s"}
+    with pytest.raises(CannotJudgeError, match="doesn't become stable within 900 s"):
         asyncio.run(reclaim.begin())
 
 

@@ -100,7 +100,7 @@ def test_without_go_and_containers_the_error_says_why(
     *why, way_out = str(raised.value).splitlines()
     assert why == [
         "spotgate rehearse: there is no Go",
-        "the programs can't be copied from container images: there is none of docker, podman, nerdctl",
+        "the programs can't be copied from container images: install one of docker, podman, nerdctl",
     ]
     assert way_out.endswith(
         "run `spotgate rehearse --prepare`, or name their folder with --binaries or KUBEBUILDER_ASSETS"

@@ -123,13 +123,13 @@ def test_pod_level_requests_count(spec: dict[str, Any], cpus: int) -> None:
 def test_a_kind_without_a_controller_is_named(api_version: str, kind: str) -> None:
     custom = {**two_core_deployment("parts"), "apiVersion": api_version, "kind": kind}
     notes = not_simulated(two_core_deployment("web"), custom)
-    assert any(note.startswith(f"{kind}: these kinds have no controller here") for note in notes)
+    assert any(note.startswith(f"{kind}: the rehearsal doesn't run the controllers") for note in notes)
 
 
 @pytest.mark.parametrize(
     ("ends", "error"),
     [
-        ("echo the disk is on fire; exit 3", "etcd exited with 3; it said last:\nthe disk is on fire\n"),
+        ("echo the disk is on fire; exit 3", "etcd exited with 3; its last log lines:\nthe disk is on fire\n"),
         ("kill -9 $$", "etcd was killed: the machine may have run out of memory\n"),
     ],
 )

@@ -50,12 +50,12 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
             [{"pending": Figure(2, 6), "down_seconds": Figure(30, 140)}, {"name": "api", "killed_early": 3}],
             "6 of 12 Pods stay pending, 3 are killed before they finish, web is down for 140 s.",
         ),
-        ([{"pending": 1, "missing": 4}], "1 of 6 Pods stays pending, 4 are not created again."),
+        ([{"pending": 1, "missing": 4}], "1 of 6 Pods stays pending, 4 are not recreated."),
         ([{"lost": 0, "pending": 2}], "2 of 2 Pods stay pending."),
         ([{"killed_early": 1}], "all 6 Pods move, 1 is killed before it finishes."),
         (
             [{"down_seconds": NEVER, "missing": 6}, {"name": "api", "down_seconds": 30}],
-            "6 of 12 Pods are not created again, web stays down, api is down for 30 s.",
+            "6 of 12 Pods are not recreated, web stays down, api is down for 30 s.",
         ),
         (
             [{"down_seconds": 30}, {"name": "api", "down_seconds": 60}, {"name": "cache", "down_seconds": 10}],

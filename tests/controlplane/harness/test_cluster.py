@@ -18,7 +18,7 @@ def test_a_server_that_fails_to_start_raises_its_output(binaries: dict[str, Path
     broken.write_text("#!/bin/sh\necho no such flag\nexit 3\n")
     broken.chmod(0o755)
     with (
-        pytest.raises(ControlPlaneError, match=r"^kube-apiserver exited with 3; it said last:\nno such flag$"),
+        pytest.raises(ControlPlaneError, match=r"^kube-apiserver exited with 3; its last log lines:\nno such flag$"),
         start_cluster(binaries | {"kube-apiserver": broken}, controllers=False),
     ):
         pass

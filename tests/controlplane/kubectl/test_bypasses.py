@@ -83,7 +83,7 @@ def test_a_reserved_label_is_denied_on_a_pod_that_is_too_large_to_judge(team: Ku
     result = team.run("create", "--filename=-", documents=json.dumps(large))
     assert result.returncode == 1
     assert "label a.coreweave.com/mine is in the reserved domain coreweave.com (at metadata.labels" in result.stderr
-    assert "of memory, more than the 16 that are judged" in result.stderr
+    assert "of memory, more than the maximum of 16" in result.stderr
     assert team("get", "pods", "--output=name") == ""
 
 

@@ -58,12 +58,10 @@ def _reference(image: str) -> str:
 def copy_from_images(version: str) -> None:
     """Copy missing programs for this Kubernetes version from images to the cache. Raise BinariesError."""
     if sys.platform != "linux":
-        raise BinariesError("container images have programs for Linux alone, so they can't be used here")
+        raise BinariesError("container images contain only Linux programs, so they can't be used on this system")
     engine = next(filter(shutil.which, ENGINES), None)
     if engine is None:
-        raise BinariesError(
-            f"the programs can't be copied from container images: there is none of {', '.join(ENGINES)}"
-        )
+        raise BinariesError(f"the programs can't be copied from container images: install one of {', '.join(ENGINES)}")
     fill_cache(
         {
             f"{folder}/{program}": partial(_copy, engine, image)

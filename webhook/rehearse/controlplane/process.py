@@ -66,7 +66,7 @@ class Process:
         """Return how the process ended, with its last log lines. The process must have ended."""
         if self.exit_code == -signal.SIGKILL:
             return f"{self.name} was killed: the machine may have run out of memory"
-        return f"{self.name} exited with {self.exit_code}; it said last:\n{self.tail()}"
+        return f"{self.name} exited with {self.exit_code}; its last log lines:\n{self.tail()}"
 
     def tail(self, lines: int = 20) -> str:
         """Return the last lines of the log."""

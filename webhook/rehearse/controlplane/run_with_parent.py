@@ -20,8 +20,8 @@ if __name__ == "__main__":
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit("the parent ended before the request to die with it was made")
+        sys.exit("the parent process has already ended")
     try:
-        os.execv(program[0], program)  # noqa: S606 - no shell is wanted
+        os.execv(program[0], program)  # noqa: S606 - without a shell
     except OSError as error:
         sys.exit(f"{program[0]} can't be run: {error.strerror}")

@@ -61,7 +61,7 @@ async def _read(api: Api, bundle: Bundle) -> ClusterSource:
         except ApiError as error:
             if kind in {NODE.kind, POD.kind}:
                 raise
-            notes.append(f"{plural} can't be read, and are taken for none: {error}")
+            notes.append(f"{plural} can't be read, so the rehearsal runs without them: {error}")
             continue
         if listing is not None:  # older clusters lack resource.k8s.io, and most have one kind of node pool
             api_version = f"{group}/{listing.version}" if group else listing.version

@@ -147,7 +147,7 @@ def node_numbers(size: int, whose: str) -> range:
     """Return the indexes of this many nodes. Raise CannotJudgeError if there are too many."""
     if size > _MOST_OF_ONE_POOL:
         raise CannotJudgeError(
-            f"spotgate rehearse: {whose}: {size} nodes are more than a rehearsal takes; at most {_MOST_OF_ONE_POOL}"
+            f"spotgate rehearse: {whose}: {size} nodes are too many; the maximum is {_MOST_OF_ONE_POOL}"
         )
     return range(size)
 
@@ -169,7 +169,7 @@ def node_of_pool(pool: Pool, number: int, providers: Mapping[str, Provider], all
     offered = allocatable.get(pool.name) or allocatable.get(kind) or provider.instance_types.allocatable.get(kind)
     if offered is None:
         raise CannotJudgeError(
-            f"spotgate rehearse: it is unknown what a node of {pool} offers: pass "
+            f"spotgate rehearse: the allocatable resources of a node of {pool} are unknown: pass "
             f"`--allocatable {kind or pool.name}=cpu=8,memory=32Gi`, or the Nodes themselves"
         )
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]

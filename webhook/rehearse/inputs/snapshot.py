@@ -129,9 +129,9 @@ def snapshot_of(source: ClusterSource, bundle: Bundle, allocatable: Offers) -> C
     everything = [*existing, *(manifest.value for manifest in created)]
     sets = (manifest.value.get("spec") or {} for manifest in source.manifests if manifest.kind == STATEFUL_SET.kind)
     if any(spec.get("minReadySeconds") for spec in sets):
-        notes.append("minReadySeconds: a StatefulSet makes its next Pod as soon as the one before is ready")
+        notes.append("minReadySeconds: a StatefulSet creates its next Pod as soon as the previous one is ready")
     if any(template_of(value).spec.schedulingGroup for value in everything):
-        notes.append("spec.schedulingGroup: the scheduler here places the Pods of a PodGroup one by one")
+        notes.append("spec.schedulingGroup: the scheduler of the rehearsal places the Pods of a PodGroup one by one")
     notes += _without_requests(created)
     keep_counts(everything)
     known = [manifest.value for manifest in source.manifests if kind_of_object(manifest.value) in {None, NAMESPACE}]
@@ -207,12 +207,12 @@ def _generated_objects(
             children = pods_without_controller({**manifest.value, "metadata": manifest.metadata})
         except (AttributeError, KeyError, TypeError) as error:
             raise CannotJudgeError(
-                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} can't be read as one: {error!r}"
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is malformed: {error!r}"
             ) from None
         created += (structs.replace(manifest, value=value) for value in children)
         if not children and (manifest.group, manifest.kind) not in pools:
             unread.add(manifest.kind)
-    about = "these kinds have no controller here; if their objects have Pods, pass these as a cluster has them"
+    about = "the rehearsal doesn't run the controllers of these kinds; pass the Pods that they create"
     return created, [f"{', '.join(sorted(unread))}: {about}"] if unread else []
 
 
@@ -228,7 +228,7 @@ def _expect_nodes(nodes: Iterable[RehearsedNode], existing: Iterable[JSON]) -> N
             metadata = pod["metadata"]
             raise CannotJudgeError(
                 f"spotgate rehearse: Pod {metadata['namespace']}/{metadata['name']} is on Node {node}, which is not "
-                "in the snapshot: take Nodes and Pods at one time, or leave out the Pod"
+                "in the snapshot: read Nodes and Pods at the same time, or omit the Pod"
             )
 
 
@@ -280,8 +280,8 @@ def _without_requests(created: Sequence[Manifest]) -> Iterator[str]:
         spec = template_of(manifest.value).spec
         if spec.containers and not quantities_of(spec) and manifest.namespace not in limited:
             yield (
-                f"{manifest.value['kind']} {manifest.name} requests no resources: to the scheduler its Pods need no "
-                "room, and fit anywhere"
+                f"{manifest.value['kind']} {manifest.name} requests no resources, so the scheduler can place its Pods "
+                "on any node"
             )
 
 
@@ -292,12 +292,12 @@ def _expected_allocatable(manifest: Manifest) -> Mapping[str, Any]:
     if not offered:
         raise CannotJudgeError(
             f"{manifest.file}:{manifest.line}: Node {manifest.name} has no status.allocatable, so nothing can be "
-            "scheduled there: write what it offers, as `kubectl get node -o yaml` does"
+            "scheduled there: add it, as in the output of `kubectl get node -o yaml`"
         )
     for resource, amount in offered.items():
         if amount_of(amount) is None:
             raise CannotJudgeError(
-                f"{manifest.file}:{manifest.line}: Node {manifest.name}: {amount!r} is no quantity (at "
-                f"status.allocatable[{resource!r}]); write one as 8, 500m or 32Gi"
+                f"{manifest.file}:{manifest.line}: Node {manifest.name}: {amount!r} isn't a quantity (at "
+                f"status.allocatable[{resource!r}]); write one such as 8, 500m, or 32Gi"
             )
     return dict(offered)

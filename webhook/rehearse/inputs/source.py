@@ -76,7 +76,7 @@ def without_repeats(manifests: Iterable[Manifest]) -> list[Manifest]:
         first = unique.setdefault(key_of(manifest), manifest)
         if first.value != manifest.value:
             raise CannotJudgeError(
-                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is there twice, also at "
-                f"{first.file}:{first.line}: leave out one of them, or rename it"
+                f"{manifest.file}:{manifest.line}: {manifest.kind} {manifest.name} is defined twice, also at "
+                f"{first.file}:{first.line}: remove or rename one of them"
             )
     return list(unique.values())

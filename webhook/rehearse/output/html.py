@@ -49,7 +49,7 @@ def show(rehearsal: Rehearsal) -> None:
             nodes=nodes_of(rehearsal),
             every_node=sorted(node for window in rehearsal.windows for node in window.nodes),
             expected=expected_of(rehearsal),
-            reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - it escapes what it shows
+            reclaim=Markup(reclaim_drawing(rehearsal)),  # noqa: S704 - the drawing escapes all text
             lanes=_LANES_AT_MOST,
             modelled=MODELLED,
             resources=list(_resources(rehearsal.pools)),

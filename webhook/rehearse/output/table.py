@@ -95,7 +95,7 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     yield from _side_by_side(result, fixed) if fixed is not None else ()
     if result.budget:
         seconds = result.seconds_below_budget
-        met = f"not met for {seconds} s" if seconds.max else "met all the time"
+        met = f"not met for {seconds} s" if seconds.max else "always met"
         known = "unknown whether it is met" if seconds.max is None else met
         yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _color(seconds))]
     if result.work_lost_gpu_hours.max:
@@ -117,7 +117,7 @@ def _comparison(comparison: RehearsalComparison) -> Iterator[Line]:
         for change in changes:
             yield [(f"{_INDENT}{sort}: ", style), (str(change), "")]
     if not comparison.worse and not comparison.better:
-        yield [(f"{_INDENT}no more differs than from run to run", "dim")]
+        yield [(f"{_INDENT}no difference beyond the variation between runs", "dim")]
 
 
 def _color(figure: Figure) -> str:

@@ -141,7 +141,7 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
         manifests = read_manifests([given])
         configs = [manifest.value for manifest in manifests.objects if manifest.kind == config["kind"]]
         if not configs:
-            why = f"{given}: is no KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
+            why = f"{given}: isn't a KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
             raise CannotJudgeError("\n".join(map(str, manifests.problems)) or why)
         config = configs[0]
     kubeconfig = str(plane.credentials.kubeconfig("system:kube-scheduler"))
@@ -215,7 +215,7 @@ def _ask_etcd(plane: ControlPlane, path: str, body: JSON) -> JSON:
             answer: JSON = msgspec.json.decode(response.read())
             return answer
     except HTTPError as error:
-        raise ControlPlaneError(f"etcd refuses an object: {error.read(300).decode(errors='replace')}") from None
+        raise ControlPlaneError(f"etcd rejects an object: {error.read(300).decode(errors='replace')}") from None
 
 
 def _encoded(value: bytes) -> str:

@@ -84,7 +84,7 @@ class Drain:
         if pod.leaves and not (window.tiers and _is_of_daemon_set(pod.seen)):
             return "the drain leaves it on its node"
         if not window.tiers and pod.seen.metadata.uid not in self._listed:
-            return "it came to the node after the drain had listed the Pods there"
+            return "it was bound to the node after the drain listed the Pods there"
         return ""
 
 

@@ -109,7 +109,7 @@ class Quiet:
     def _busy_owners(self) -> Iterator[str]:
         watches = self._watches
         counted = chain(*(watches.owners[kind].values() for kind in (DEPLOYMENT, DAEMON_SET, STATEFUL_SET)))
-        yield from (f"{owner.metadata.name} has not been looked at" for owner in counted if not owner.is_observed)
+        yield from (f"{owner.metadata.name} has not been reconciled" for owner in counted if not owner.is_observed)
         refusals = watches.refusals
         pods: defaultdict[str, list[SeenPod]] = defaultdict(list)
         for pod in watches.pods.values():
@@ -146,5 +146,5 @@ class Quiet:
         text = await asyncio.to_thread(fetch, self._cluster.metrics, self._cluster.plane.credentials.authority)
         queued = {name: float(number) for name, number in _QUEUE.findall(text or "")}
         if not queued:
-            return "the scheduler does not answer"
+            return "the scheduler doesn't respond"
         return "Pods wait for the scheduler" if any(queued.values()) else ""

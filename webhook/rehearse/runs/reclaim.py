@@ -82,7 +82,7 @@ class Reclaim:
             await self._wait()
             if self._quiet.over:
                 raise CannotJudgeError(
-                    f"spotgate rehearse: the cluster does not come to rest within {LONGEST_RUN:g} s: "
+                    f"spotgate rehearse: the cluster doesn't become stable within {LONGEST_RUN:g} s: "
                     f"{', '.join(sorted(self._quiet.abandoned)[:3]) or 'Pods start and stop again and again'}"
                 )
             bound, stopping = self._take_new()
@@ -121,7 +121,7 @@ class Reclaim:
             await self._settle()
         if self._clock.next is not None:
             self.notes.add(
-                f"what comes later than {self._clock.now:g} s after the notice: the run has taken {LONGEST_RUN:g} s"
+                f"events later than {self._clock.now:g} s after the notice: the run timed out after {LONGEST_RUN:g} s"
             )
         # A budget that isn't met now stays unmet until a person intervenes.
         self._pass_to(self._clock.now + AFTERWARDS)

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.tally import RunOutcome
 
 NOT_SIMULATED: Final = (
-    "autoscalers: no workload and no node pool changes its size, except by --grow",
-    "admission: spotgate and Kubernetes' own plugins decide; new Pods lack what other webhooks or autoscalers change",
+    "autoscalers: workloads and node pools keep their size, except with --grow",
+    "admission: only spotgate and the built-in plugins run; new Pods lack the changes of other webhooks",
 )
 
 
@@ -64,8 +64,8 @@ def rehearse(snapshot: ClusterSnapshot, loss: Loss, options: RehearseOptions, ru
     version, scheduler = snapshot.source.version, programs.version
     if version and version_of(version) != version_of(f"v{scheduler}"):
         notes.add(
-            f"Kubernetes {version}, which the cluster has: the scheduler here is {scheduler}; `spotgate rehearse "
-            f"--prepare --kubeconfig FILE` gets that of the cluster, from {OLDEST[0]}.{OLDEST[1]} on"
+            f"Kubernetes {version}: the rehearsal runs scheduler {scheduler}; `spotgate rehearse "
+            f"--prepare --kubeconfig FILE` gets the version of the cluster, {OLDEST[0]}.{OLDEST[1]} or later"
         )
     return Rehearsal(
         lost=loss.named,
@@ -100,10 +100,10 @@ async def _run(
         contents = cluster.contents() if options.runs > 1 else []
         await reclaim.run(loss.windows, [(seconds, node.value) for seconds, node in loss.grown])
         outcome = outcome_of(reclaim, watches, loss.nodes, left)
-        outcome.notes |= {f"{busy}: the rehearsal did not wait for it any longer" for busy in quiet.abandoned}
+        outcome.notes |= {f"{busy}: the rehearsal stopped waiting" for busy in quiet.abandoned}
         named = {pod.seen.spec.schedulerName or "" for pod in workloads.pods() if pod.seen.alive}
         for name in named - {"", *cluster.scheduler_names}:
-            outcome.notes.add(f"scheduler {name}: it is not here, so Pods that name it stay pending")
+            outcome.notes.add(f"scheduler {name}: the rehearsal doesn't run it, so its Pods stay pending")
         return outcome, contents
 
 
@@ -115,7 +115,7 @@ async def _create(writer: Writer, applied: Sequence[Manifest]) -> None:
             await writer.create(kind.collection(manifest.value["apiVersion"], manifest.namespace), manifest.value)
         except ApiError as error:
             where = f"{manifest.file}:{manifest.line}" if manifest.line else manifest.file
-            refused = f"the API server refuses {manifest.value['kind']} {manifest.name}"
+            refused = f"the API server rejects {manifest.value['kind']} {manifest.name}"
             raise CannotJudgeError(f"{where}: {refused}: {error}") from None
 
     for kind in KINDS:  # in dependency order: a Pod needs its PriorityClass

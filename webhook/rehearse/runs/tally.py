@@ -159,7 +159,7 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
     elif gone:
         run.reasons.append(f"its spec.nodeName is {pod.seen.node}, which is lost")
     elif waits:
-        run.reasons.append("its gang does not run: it needs all of its Pods")
+        run.reasons.append("its gang needs all of its Pods to run")
     else:
         run.figures["moved"] += not pod.ran and not pod.leaves
 
@@ -186,11 +186,11 @@ def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> str:
 def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
     """Return why a workload has fewer Pods than it wants, if the API server hasn't rejected any."""
     if workload.kind == POD.kind:
-        return "nothing makes this Pod again"
+        return "nothing recreates this Pod"
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
     if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return "OrderedReady: the StatefulSet makes no further Pod until those that it has made are ready"
+        return "OrderedReady: the StatefulSet creates its next Pod only when all existing ones are ready"
     return ""
 
 

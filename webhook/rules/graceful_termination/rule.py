@@ -190,7 +190,7 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
     for name, class_spec in spec.classes.items():
         sleep, grace = class_spec.pre_stop_seconds, class_spec.grace_seconds
         if grace != "budget" and 0 < sleep >= grace:
-            problem = f"a sleep of {sleep} s leaves nothing of {grace} s to shut down in"
+            problem = f"a sleep of {sleep} s leaves no time to shut down in a grace period of {grace} s"
             raise SpecError(("classes", name, "preStopSeconds"), f"{problem}; it must be less than graceSeconds")
     return GracefulTermination(
         spec=spec,

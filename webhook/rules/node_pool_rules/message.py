@@ -27,7 +27,7 @@ class MessageTemplate:
     def __init__(self, text: str) -> None:
         parts = _EXPRESSION.split(text)
         if any("${" in part for part in parts[::2]):
-            raise ValueError("`${` opens an expression that ends at the next `}` and holds no other brace")
+            raise ValueError("`${` needs an expression without braces, and a closing `}`")
         self._parts = tuple(Query(part) if number % 2 else part for number, part in enumerate(parts))
 
     def __call__(self, value: Mapping[str, Any]) -> str:

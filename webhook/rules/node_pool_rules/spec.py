@@ -46,9 +46,9 @@ class FieldSpec(Model):
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
         if self.values and self.type != "string":
-            raise ValueError("`values` are those of a string: write type: string")
+            raise ValueError("`values` needs `type: string`")
         if self.minimum is not None and self.type != "integer":
-            raise ValueError("`minimum` is that of an integer: write type: integer")
+            raise ValueError("`minimum` needs `type: integer`")
         return self
 
 

@@ -128,7 +128,7 @@ def _carried(subject: Subject, workload: Workload, pods: tuple[str, ...]) -> Ite
         before = {item.identity: item.value for item in carried.path.find(subject.old_object)}
         items = list(islice(carried.path.find(subject.object), TEMPLATES_AT_MOST + 1))
         if len(items) > TEMPLATES_AT_MOST and not subject.labels_only:
-            reason = f"there are more than the {TEMPLATES_AT_MOST} maps of labels that are judged"
+            reason = f"there are more than {TEMPLATES_AT_MOST} maps of labels, which is the maximum"
             raise OverBoundError(carried.path.text, reason)
         of_pods = carried.resource == PODS
         role = Role(name="a pod template" if of_pods else f"its {carried.resource}", pods=pods, pod=of_pods)
