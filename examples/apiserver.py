@@ -1,6 +1,6 @@
-"""What a Kubernetes API server does with a request: it defaults, asks /mutate, applies the patch, asks /validate.
+"""The admission of a Kubernetes API server: set defaults, call /mutate, apply the patch, and call /validate.
 
-Left out is what other admission plugins of a cluster add: priorities, and the token of the service account.
+It omits the built-in admission plugins, which add a priority and the service account's token.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Object = dict[str, Any]
 
 NODE_POOL: Final = Resource("compute.coreweave.com", "NodePool", "nodepools", namespaced=False)
 RAY_CLUSTER: Final = Resource("ray.io", "RayCluster", "rayclusters", namespaced=True)
-_CUSTOM: Final = {(each.group, each.kind): each for each in (NODE_POOL, RAY_CLUSTER)}
+_CUSTOM: Final = {(resource.group, resource.kind): resource for resource in (NODE_POOL, RAY_CLUSTER)}
 _SUFFIX: Final = "x7k2p"
-"""What the API server puts after a generateName."""
+"""The suffix that the API server appends to a generateName."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Who asks."""
+    """The user who sends a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ ENGINEER: Final = User(name="maya@acme.example", groups=("acme:ml-platform",))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request to the API server; ``object`` is what is to be created or deleted."""
+    """A request to the API server. ``object`` is the object to create or delete."""
 
     operation: str
     object: Object
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def resource(self) -> Resource:
-        """What is asked for."""
+        """The resource of the object."""
         group = self.object["apiVersion"].rpartition("/")[0]
         kind = self.object["kind"]
         return resource_of(group, kind) or _CUSTOM[group, kind]
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A field that the mutating webhook changed; ``before`` is None where there was nothing."""
+    """A field that the mutating webhook changed. ``before`` is None for a new field."""
 
     field: str
     before: Any
@@ -79,15 +79,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the API server says, and what it stores.
+    """The API server's answer to a request.
 
     Attributes:
-        asked: a webhook was asked.
-        denied_by: the name of the webhook that denied it; empty: none did.
+        object: the object to store.
+        called: whether the API server called a webhook.
+        denied_by: the name of the webhook that denied the request, or an empty string.
     """
 
     object: Object
-    asked: bool = False
+    called: bool = False
     changes: tuple[Change, ...] = ()
     warnings: tuple[str, ...] = ()
     denied_by: str = ""
@@ -96,7 +97,7 @@ class Answer:
 
 
 class ApiServer:
-    """An API server that knows of one webhook what ``spotgate webhook-config`` says: whom to ask about what."""
+    """An API server with the webhook configurations that ``spotgate webhook-config`` prints."""
 
     def __init__(self, webhook: Webhook) -> None:
         self.webhook = webhook
@@ -104,18 +105,18 @@ class ApiServer:
         self._entries = [entry for configuration in configurations for entry in configuration["webhooks"]]
 
     def admit(self, request: Request) -> Answer:
-        """Take a request through admission."""
-        answer = self._ask("/mutate", request, Answer(object=_decoded(request)))
+        """Admit or deny a request."""
+        answer = self._call("/mutate", request, Answer(object=_decoded(request)))
         if answer.denied_by:
             return answer
         metadata = answer.object["metadata"]
         metadata["uid"] = str(uuid.uuid4())
         if not metadata.get("name"):
             metadata["name"] = metadata["generateName"] + _SUFFIX
-        return self._ask("/validate", request, answer)
+        return self._call("/validate", request, answer)
 
-    def _ask(self, path: str, request: Request, answer: Answer) -> Answer:
-        """Ask the first that names it: selectors and conditions, which are not evaluated here, leave one at most."""
+    def _call(self, path: str, request: Request, answer: Answer) -> Answer:
+        """Call the first webhook whose rules match. With selectors and conditions, at most one webhook matches."""
         for entry in self._entries:
             if entry["clientConfig"]["service"]["path"] == path and _names(entry, request):
                 response = self.webhook.ask(path, review(replace(request, object=answer.object)))
@@ -124,7 +125,7 @@ class ApiServer:
 
 
 def _names(entry: Object, request: Request) -> bool:
-    """Return whether one of a webhook's rules matches it. No example is in a namespace that they leave out."""
+    """Return whether a rule of the webhook matches the request. Ignores its selectors, which exclude no example."""
     resource = request.resource
     return any(
         resource.group in rule["apiGroups"]
@@ -135,7 +136,7 @@ def _names(entry: Object, request: Request) -> bool:
 
 
 def review(request: Request) -> Object:
-    """Return the AdmissionReview about a request whose object is defaulted."""
+    """Return the AdmissionReview of a request whose object has its defaults."""
     resource, metadata = request.resource, request.object["metadata"]
     version = request.object["apiVersion"].rpartition("/")[2]
     kind = {"group": resource.group, "version": version, "kind": resource.kind}
@@ -177,8 +178,8 @@ def _decoded(request: Request) -> Object:
 
 
 def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
-    """Return the answer after one more response."""
-    so_far = replace(so_far, asked=True, warnings=(*so_far.warnings, *response.get("warnings", ())))
+    """Return the answer with a webhook's response added."""
+    so_far = replace(so_far, called=True, warnings=(*so_far.warnings, *response.get("warnings", ())))
     if not response["allowed"]:
         status = response["status"]
         return replace(so_far, denied_by=webhook, reason=status["reason"], message=status["message"])
@@ -191,7 +192,7 @@ def _answered(so_far: Answer, webhook: str, response: Object) -> Answer:
 
 
 def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath]]:
-    """Return the object after the patch, and the fields that changed. A field that is new stands for all in it."""
+    """Return the patched object, and the changed fields, without the subfields of a new field."""
     places: list[FieldPath] = []
     for operation in patch:
         value = jsonpatch.apply_patch(value, [operation])
@@ -204,7 +205,7 @@ def _patched(value: Object, patch: list[Object]) -> tuple[Object, list[FieldPath
 
 
 def _at(value: Any, path: FieldPath) -> Any:
-    """Return the value at a path, or None."""
+    """Return the value at a path, or None if the path doesn't exist."""
     for step in path:
         if isinstance(value, list):
             value = value[step] if isinstance(step, int) and step < len(value) else None
@@ -215,14 +216,14 @@ def _at(value: Any, path: FieldPath) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """Who makes the Pods of a workload, and how.
+    """A controller that creates the Pods of a workload.
 
     Attributes:
-        title: for people.
-        user: its service account.
-        owner: apiVersion and kind of the Pods' owner.
-        pods: what the names of its Pods begin with, and where their template is.
-        labels: what it labels them with.
+        title: the name for messages.
+        user: the service account.
+        owner: the apiVersion and kind of the Pods' owner.
+        pods: the name prefixes of its Pods, with the paths of their templates.
+        labels: the labels that it adds to its Pods.
     """
 
     title: str
@@ -270,7 +271,7 @@ _CONTROLLERS: Final = {
 
 
 def pods_of(workload: Object) -> Iterator[tuple[str, Request]]:
-    """One Pod of each pod template of a workload as its controller creates it, after the controller's title."""
+    """Yield the controller's title and its request to create a Pod, for each pod template of a workload."""
     controller = _CONTROLLERS.get(workload["kind"])
     if controller is None:
         return
@@ -286,8 +287,8 @@ def pods_of(workload: Object) -> Iterator[tuple[str, Request]]:
     }
     added = {key: label.format(name=name) for key, label in controller.labels.items()}
     for prefix, path in controller.pods:
-        for found in path.find(workload):
-            template = copy.deepcopy(found.value)
+        for place in path.find(workload):
+            template = copy.deepcopy(place.value)
             metadata = template.setdefault("metadata", {})
             metadata["generateName"] = prefix.format(name=name)
             metadata["namespace"] = workload["metadata"]["namespace"]

@@ -1,4 +1,4 @@
-"""``make run``: the webhook on a small cluster made of files, and what it does with the examples beside this file."""
+"""Run the webhook with the state of an example cluster, and send it the examples in this folder: ``make run``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT: Final = HERE.parent
 CLUSTER: Final = "state"
 NEW_CLUSTER: Final = "state-new-cluster"
 FIELD_LENGTH: Final = 110
-"""Characters of a field that is shown on one line."""
+"""The maximum length of a field that is printed on one line."""
 
 PRE_STOP: Final = {"spec.containers[0].lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
 TOLERATION: Final = {
@@ -59,25 +59,25 @@ PREFERS_CPU_SPOT: Final = {
 
 
 def grace(seconds: int) -> dict[str, Any]:
-    """Return the change of a Pod's grace period."""
+    """Return the expected change of a Pod's grace period."""
     return {"spec.terminationGracePeriodSeconds": seconds}
 
 
 def selected(pool: str) -> dict[str, Any]:
-    """Return the selector of one pool."""
+    """Return the expected node selector for a pool."""
     return {"spec.nodeSelector": {"compute.coreweave.com/node-pool": pool}}
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A manifest, what is done with it, and what must come of it.
+    """A manifest, the operation on it, and the expected result.
 
     Attributes:
-        file: below ``examples/``; the comment at its top says what it shows.
-        pods: what the webhook changes on the Pods that the workload's controller makes, one for each pod template.
-        denied: a part of the denial; empty: allowed, and without a warning.
-        delete: it is deleted instead of created.
-        cluster: which cluster it is sent to.
+        file: the path below ``examples/``. The comment at the top of the file describes the example.
+        pods: the expected changes to the Pods that the workload's controller creates, one for each pod template.
+        denied: a part of the denial's message. If empty, the webhook must allow the request without a warning.
+        delete: whether to delete the object instead of creating it.
+        cluster: the folder with the cluster's state.
     """
 
     file: str
@@ -88,7 +88,7 @@ class Example:
 
     @property
     def path(self) -> str:
-        """The file as a person names it in the project's folder."""
+        """The path of the file from the root of the repository."""
         return f"{HERE.name}/{self.file}"
 
 
@@ -110,14 +110,19 @@ EXAMPLES: Final = (
 
 @dataclass(slots=True)
 class Run:
-    """A run over the examples: what it prints, and what did not go as expected."""
+    """A run of the examples.
+
+    Attributes:
+        console: the console to print to.
+        failures: the unexpected results.
+    """
 
     console: Console
-    surprises: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def show(self, example: Example, server: ApiServer) -> None:
-        """Send one example, print what came of it, and compare that with what is expected."""
-        before = len(self.surprises)
+        """Send one example, print the result, and compare it with the expected result."""
+        before = len(self.failures)
         self.line("")
         self.line(example.path, "bold")
         for comment in comments_of(example):
@@ -128,23 +133,23 @@ class Run:
         for request in requests_of(example):
             answer = server.admit(request)
             self.say(example, request, answer)
-            if answer.asked:
+            if answer.called:
                 self.compare(example, request, answer, expected={})
             if not (answer.denied_by or example.denied):
                 admitted.append(answer)
         pods = (pod for answer in admitted for pod in pods_of(answer.object))
         for (controller, request), expected in zip(pods, chain(example.pods, repeat({})), strict=False):
-            self.line(f"Then the {controller} asks for a Pod:", "dim")
+            self.line(f"Then the {controller} creates a Pod:", "dim")
             answer = server.admit(request)
             self.say(example, request, answer)
             self.compare(example, request, answer, expected)
-        if len(self.surprises) == before:
+        if len(self.failures) == before:
             self.line("As expected.", "green")
-        for surprise in self.surprises[before:]:
-            self.line(f"Not as expected: {surprise}", "bold red")
+        for failure in self.failures[before:]:
+            self.line(f"Unexpected: {failure}", "bold red")
 
     def say(self, example: Example, request: Request, answer: Answer) -> None:
-        """Print what kubectl would, and what the webhook changed."""
+        """Print the output of kubectl, and the webhook's changes."""
         for warning in answer.warnings:
             self.line(f"Warning: {warning}", "yellow")
         if answer.denied_by:
@@ -162,34 +167,34 @@ class Run:
             self.line("  (unchanged)", "dim")
 
     def compare(self, example: Example, request: Request, answer: Answer, expected: dict[str, Any]) -> None:
-        """Note what is not as the example says."""
+        """Record the differences from the expected result."""
         what = f"{example.path}: {request.described()}"
         if example.denied:
             if example.denied not in answer.message:
                 did = "was denied for another reason" if answer.denied_by else "was allowed"
-                self.surprises.append(f"{what} {did}; expected a denial that speaks of {example.denied!r}")
+                self.failures.append(f"{what} {did}; expected a denial with {example.denied!r}")
             return
         if answer.denied_by or answer.warnings:
-            self.surprises.append(f"{what} was {'denied' if answer.denied_by else 'warned about'}; expected neither")
+            self.failures.append(f"{what} was {'denied' if answer.denied_by else 'warned about'}; expected neither")
         changed = {change.field: change.after for change in answer.changes}
         for name in {**expected, **changed}:
             if (got := changed.get(name)) != (wanted := expected.get(name)):
-                self.surprises.append(f"{what}: {name} became {in_yaml(got)}; expected {in_yaml(wanted)}")
+                self.failures.append(f"{what}: {name} became {in_yaml(got)}; expected {in_yaml(wanted)}")
 
     def lines(self, sign: str, name: str, value: Any, style: str) -> None:
-        """Print a field: on one line if it is short."""
+        """Print a field, on one line if it is short."""
         text = f"{name}: {in_yaml(value)}"
         if len(text) > FIELD_LENGTH:
             text = f"{name}:\n" + textwrap.indent(str(yaml.safe_dump(value, sort_keys=False)).rstrip(), "  ")
         self.line(textwrap.indent(text, sign), style)
 
     def line(self, text: str, style: str = "") -> None:
-        """Print text as it is: a terminal wraps it, a pipe gets it whole."""
+        """Print text without inserting line breaks. A terminal wraps long lines."""
         self.console.print(Text(text, style), soft_wrap=True)
 
 
 def in_yaml(value: Any) -> str:
-    """Return a value on one line, or a dash if there is none."""
+    """Return a value as YAML on one line, or a dash for None."""
     if value is None:
         return "-"
     text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**9)
@@ -197,7 +202,7 @@ def in_yaml(value: Any) -> str:
 
 
 def comments_of(example: Example) -> Iterator[str]:
-    """Return the comment at the top of the manifest."""
+    """Yield the lines of the comment at the top of the manifest."""
     for line in (HERE / example.file).read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             return
@@ -213,9 +218,9 @@ def requests_of(example: Example) -> Iterator[Request]:
 
 
 def main() -> int:
-    """Run the examples. The exit code is 0 if each went as it says."""
+    """Run the examples. Return the exit code, which is 0 if all results are as expected."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="leave the webhook serving until Ctrl-C")
+    parser.add_argument("--serve", action="store_true", help="keep the webhook running until you press Ctrl-C")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     run = Run(Console(highlight=False))
@@ -226,10 +231,8 @@ def main() -> int:
                 for state in (CLUSTER, NEW_CLUSTER)
             }
             webhook = servers[CLUSTER].webhook
-            run.line(
-                f"spotgate serves at https://{LOCALHOST}:{webhook.port} with policies/, certificate verified, on the"
-            )
-            run.line(f"cluster that {HERE.name}/{CLUSTER}/ describes. Each example is sent as an API server would.")
+            run.line(f"spotgate runs at https://{LOCALHOST}:{webhook.port}, with policies/ and {HERE.name}/{CLUSTER}/.")
+            run.line("This program verifies its certificate, and sends it the examples like an API server.")
             for example in EXAMPLES:
                 run.show(example, servers[example.cluster])
             conclude(run)
@@ -240,36 +243,36 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    return 1 if run.surprises else 0
+    return 1 if run.failures else 0
 
 
 def conclude(run: Run) -> None:
-    """Print the result, and what to try next."""
+    """Print the result, and the next steps."""
     run.line("")
-    if run.surprises:
-        run.line("Not as expected:", "bold red")
-        for surprise in run.surprises:
-            run.line(f"  {surprise}", "red")
+    if run.failures:
+        run.line("Unexpected results:", "bold red")
+        for failure in run.failures:
+            run.line(f"  {failure}", "red")
     else:
-        run.line(f"All {len(EXAMPLES)} examples went as expected.", "bold green")
+        run.line(f"All {len(EXAMPLES)} examples had the expected result.", "bold green")
     check = f"{SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE} check {HERE.name}/*.yaml"
     steps = {
-        "make serve": "the same, and the webhook stays for reviews of your own",
-        check: "the same policies on files, without a cluster: for a pipeline",
-        "docs/": "the policies, and how to run the webhook in a cluster",
+        "make serve": "run the examples, and keep the webhook running for your own requests",
+        check: "check files against the same policies without a cluster, such as in a pipeline",
+        "docs/": "read about the policies, and about installing the webhook in a cluster",
     }
-    run.line("\nHow to go on:")
+    run.line("\nNext steps:")
     for step, what in steps.items():
         run.line(f"  {step:{max(map(len, steps))}}  {what}")
 
 
 def serve_on(run: Run, webhook: Webhook) -> None:
-    """Leave it serving until Ctrl-C, with a review at hand."""
+    """Print commands that send a review and read the metrics, and wait until Ctrl-C."""
     file = webhook.ca_file.with_name("review.json")
     denied = next(example for example in EXAMPLES if example.denied)
     file.write_text(json.dumps(review(next(requests_of(denied)))), encoding="utf-8")
     run.line("")
-    run.line(f"Serving; Ctrl-C ends it. Its log is {webhook.log}. Paste this into another terminal:")
+    run.line(f"The webhook runs until you press Ctrl-C. Its log is {webhook.log}. In another terminal, run:")
     run.line("")
     run.line(f"curl --cacert {webhook.ca_file} -H 'Content-Type: application/json' --data @{file} \\")
     run.line(f"  https://{LOCALHOST}:{webhook.port}/validate")
@@ -279,7 +282,7 @@ def serve_on(run: Run, webhook: Webhook) -> None:
     except KeyboardInterrupt:
         return
     if failed:
-        raise WebhookError(f"the webhook ended:\n{webhook.log.read_text()}")
+        raise WebhookError(f"the webhook exited:\n{webhook.log.read_text()}")
 
 
 if __name__ == "__main__":

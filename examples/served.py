@@ -1,4 +1,4 @@
-"""``spotgate serve`` in a process of its own, and a client that trusts its certificate, as an API server would."""
+"""A ``spotgate serve`` process, and a client that verifies its certificate, as an API server does."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 SPOTGATE: Final = Path(sys.executable).with_name("spotgate")
 LOCALHOST: Final = "127.0.0.1"
 _PATIENCE: Final = 60
-"""Seconds for a start on a very busy machine; it takes less than one."""
+"""Seconds to wait for the start on a very busy machine. It usually takes less than one."""
 
 
 class WebhookError(Exception):
-    """The webhook did not start, or did not answer as the API demands."""
+    """A webhook that didn't start, or whose answer is invalid."""
 
 
 @dataclass(slots=True)
 class Webhook:
-    """A webhook that serves.
+    """A running webhook.
 
     Attributes:
-        process: what runs it.
-        policies: the folder of its policies.
-        port: of /mutate and /validate, over TLS.
-        ops_port: of /readyz and /metrics.
-        ca_file: the CA that its certificate verifies against, PEM.
-        log: its log.
+        process: the process of the webhook.
+        policies: the folder with its policies.
+        port: the port of /mutate and /validate, with TLS.
+        ops_port: the port of /readyz and /metrics.
+        ca_file: the certificate of the CA that signed its certificate, PEM.
+        log: the log file.
     """
 
     process: subprocess.Popen[bytes]
@@ -53,7 +53,7 @@ class Webhook:
     _connection: http.client.HTTPSConnection
 
     def ask(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
-        """POST an AdmissionReview and take the ``response`` out of the one that comes back."""
+        """Send an AdmissionReview to this path, and return the ``response`` of the answer."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         try:
             self._connection.request("POST", f"{path}?timeout=10s", json.dumps(review), headers)
@@ -65,21 +65,21 @@ class Webhook:
             raise WebhookError(f"{path} answered {answer.status}: {body.decode(errors='replace')}")
         response: dict[str, Any] = json.loads(body)["response"]
         if response["uid"] != review["request"]["uid"]:
-            raise WebhookError(f"{path} answered another request than was sent")
+            raise WebhookError(f"{path} answered with the uid of another request")
         return response
 
     def configurations(self) -> str:
-        """Return the two webhook configurations that lead an API server to it, as YAML."""
+        """Return the mutating and the validating webhook configuration, as YAML."""
         command: list[str | Path] = [SPOTGATE, "webhook-config", "--policies", self.policies, "--ca-file", self.ca_file]
         printed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if printed.returncode:
-            raise WebhookError(f"there is no webhook configuration:\n{printed.stderr}")
+            raise WebhookError(f"spotgate webhook-config failed:\n{printed.stderr}")
         return printed.stdout
 
 
 @contextmanager
 def serving(policies: Path, state: Path) -> Iterator[Webhook]:
-    """Run a webhook on free ports of this machine until the end of the block."""
+    """Run a webhook on free ports of this machine during the block."""
     with tempfile.TemporaryDirectory(prefix="spotgate-") as folder:
         log = Path(folder, "webhook.log")
         command: list[str | Path] = [SPOTGATE, "serve", "--policies", policies, "--self-signed", "--state", state]
@@ -89,7 +89,7 @@ def serving(policies: Path, state: Path) -> Iterator[Webhook]:
         try:
             yield _connected(process, policies, log)
         finally:
-            process.send_signal(signal.SIGINT)  # stops at once; SIGTERM would wait for an API server's stragglers
+            process.send_signal(signal.SIGINT)  # stops at once; SIGTERM first waits for late requests of an API server
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

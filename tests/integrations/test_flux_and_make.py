@@ -26,7 +26,7 @@ def repo(tmp_path: Path) -> Path:
     shutil.copy(GITOPS / "make/Makefile", folder)
     # Flux builds with a built-in kustomize, which runs no functions.
     production = folder / "overlays/prod/kustomization.yaml"
-    production.write_text(production.read_text().partition("# What that takes")[0])
+    production.write_text(production.read_text().partition("# Adds the placement")[0])
     return folder
 
 
@@ -84,8 +84,8 @@ def test_each_path_is_judged_once(shell: Shell, repo: Path, kustomize: Path) -> 
 @pytest.mark.parametrize(
     ("files", "arguments", "error"),
     [
-        ({}, "nowhere", "nowhere: no Kustomization of kustomize.toolkit.fluxcd.io/ is in a file below it"),
-        ({}, "overlays", "overlays: no Kustomization of "),
+        ({}, "nowhere", "nowhere: no file contains a Kustomization of kustomize.toolkit.fluxcd.io/"),
+        ({}, "overlays", "overlays: no file contains a Kustomization of "),
         ({"x.yaml": f"{FLUX}spec: {{path: gone}}\n"}, "clusters", "gone: kustomize can't build it"),
         ({"x.yaml": f"{FLUX}spec: {{path: [a]}}\n"}, "clusters", "clusters/x.yaml: can't be read: spec.path of a"),
         ({"x.yaml": f"{FLUX}spec: {{"}, "clusters", "clusters/x.yaml: can't be read: "),

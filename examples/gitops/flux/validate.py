@@ -1,12 +1,12 @@
-"""Judge what every Flux Kustomization below the given folders, or this one, will apply.
+"""Check the manifests of all Flux Kustomizations in the given folders, or in the current folder.
 
     python validate.py clusters/
 
-For a pipeline, in the root of the repository that Flux reads, with kustomize and spotgate in PATH and with PyYAML,
-which spotgate brings along. Variables of `postBuild` are judged as they are written.
+Run this in CI, in the root of the repository that Flux reads. It needs kustomize and spotgate in PATH, and PyYAML,
+which spotgate installs. It doesn't substitute the variables of `postBuild`.
 
-Exit code: 2 where something can't be read, built or judged, or no Kustomization was found; else 1 where something was
-found that fails.
+Exit code: 2 if a file can't be read, built, or checked, or if there is no Kustomization; otherwise 1 if a finding fails
+the check.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GROUP = "kustomize.toolkit.fluxcd.io/"
-CANNOT_JUDGE = 2
+CANNOT_CHECK = 2
 
 
 def main(folders: list[str]) -> int:
-    """Judge each path once."""
+    """Check each path once. Return the exit code."""
     paths: set[str] = set()
     code = 0
     for folder in folders:
-        found = set()
+        applied = set()
         for file in manifests(Path(folder)):
             try:
-                found |= set(paths_in(file.read_bytes()))
+                applied |= set(paths_in(file.read_bytes()))
             except (OSError, ValueError, yaml.YAMLError) as error:
                 print(f"{file}: can't be read: {error}", file=sys.stderr)
-                code = CANNOT_JUDGE
-        if not found:
-            print(f"{folder}: no Kustomization of {GROUP} is in a file below it; name another folder", file=sys.stderr)
-            code = CANNOT_JUDGE
-        paths |= found
+                code = CANNOT_CHECK
+        if not applied:
+            print(f"{folder}: no file contains a Kustomization of {GROUP}; name another folder", file=sys.stderr)
+            code = CANNOT_CHECK
+        paths |= applied
     for path in sorted(paths):
         print(f"--- {path}", flush=True)
-        code = max(code, judge(path))
+        code = max(code, check(path))
     return code
 
 
 def manifests(folder: Path) -> Iterator[Path]:
-    """Every YAML file below the folder, hidden ones left out."""
+    """Yield all YAML files below the folder, except hidden files."""
     for file in sorted(folder.rglob("*.y*ml")):
         inside = file.relative_to(folder).parts
         if file.suffix in {".yaml", ".yml"} and not any(part.startswith(".") for part in inside):
@@ -56,13 +56,13 @@ def manifests(folder: Path) -> Iterator[Path]:
 
 
 def paths_in(data: bytes) -> Iterator[str]:
-    """Yield what the Kustomizations of a file apply; other files need not be readable YAML."""
+    """Yield the folders that a file's Kustomizations apply. Files without Kustomizations may contain invalid YAML."""
     if GROUP.encode() in data:
-        yield from (path_of(each) for each in yaml.load_all(data, Loader=yaml.CSafeLoader) if is_kustomization(each))
+        yield from map(path_of, filter(is_kustomization, yaml.load_all(data, Loader=yaml.CSafeLoader)))
 
 
 def is_kustomization(document: Any) -> bool:
-    """Return whether it is a Kustomization of Flux, and not of kustomize."""
+    """Return whether the document is a Kustomization of Flux instead of kustomize."""
     return (
         isinstance(document, dict)
         and document.get("kind") == "Kustomization"
@@ -71,24 +71,24 @@ def is_kustomization(document: Any) -> bool:
 
 
 def path_of(kustomization: dict[str, Any]) -> str:
-    """Return the folder that it applies: without a path the root of the repository.
+    """Return the folder that a Kustomization applies. Without a path, this is the root of the repository.
 
     Raises:
-        ValueError: its spec is none.
+        ValueError: the spec is invalid.
     """
     spec = kustomization.get("spec") or {}
     path = spec.get("path") or "." if isinstance(spec, dict) else None
     if not isinstance(path, str):
-        raise ValueError("spec.path of a Kustomization is no text")  # noqa: TRY004 - of a file
+        raise ValueError("spec.path of a Kustomization isn't a string")  # noqa: TRY004 - a value in a file
     return str(Path(path.lstrip("/")))
 
 
-def judge(path: str) -> int:
-    """Build a folder as Flux does, and judge that."""
+def check(path: str) -> int:
+    """Build a folder like Flux, and check the result. Return the exit code."""
     built = subprocess.run(["kustomize", "build", "--", path], stdout=subprocess.PIPE, check=False)  # noqa: S603, S607
     if built.returncode:
-        print(f"{path}: kustomize can't build it; Flux needs a kustomization.yaml there too", file=sys.stderr)
-        return CANNOT_JUDGE
+        print(f"{path}: kustomize can't build it; Flux also needs a kustomization.yaml in it", file=sys.stderr)
+        return CANNOT_CHECK
     return subprocess.run(["spotgate", "check", "-"], input=built.stdout, check=False).returncode  # noqa: S607
 
 
