@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.documents.json_text import compose_json, is_json, read_json
+from webhook.documents.json_text import compose, read_json
 from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,
@@ -27,12 +27,12 @@ from webhook.documents.model import (
     FieldPath,
     JSONValue,
     described,
+    entries,
     field_path,
     line_and_column,
     parse_field_path,
     parse_pointer,
 )
-from webhook.documents.nodes import compose, find
 from webhook.documents.yaml_reader import Offsets, YAMLReader
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Document(msgspec.Struct, frozen=True):
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         if not self.source:
             return self.line, 1
-        at = self.places[_ordinal(self.value, path)] - self.places[0] if self.places else find(_root(self.source), path)
+        at = self.places[_ordinal(self.value, path)] - self.places[0] if self.places else _root(self.source).find(path)
         starts = _line_starts(self.source)
         line = bisect_right(starts, at) - 1
         return self.line + line, at - starts[line] + 1 + (0 if line else self.offset)
@@ -98,7 +98,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     if text.lstrip().startswith(("{", "[")):
         try:
             return _placed(text, file, limits, ((*spanned, _NO_PLACES) for spanned in read_json(text, limits)))
-        except (ValueError, RecursionError):
+        except (ValueError, OverflowError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
         text += "\n"  # kubectl ends the last line too, and with it a block scalar
@@ -141,26 +141,21 @@ def _ordinal(value: JSONValue, path: FieldPath) -> int:
     """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
     ordinal = 1
     for step in path:
-        if not isinstance(value, (dict, list)):
+        members = entries(value)
+        key = str(step) if isinstance(value, dict) else step
+        if key not in members:
             break
-        name = str(step) if isinstance(value, dict) else step
-        place = ordinal + 1
-        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
-            if key == name:
-                ordinal, value = place, member
-                break
-            place += 1 + _places_in(member)
-        else:
-            break
+        index = list(members).index(key)
+        ordinal += 1 + index + sum(map(_places_in, list(members.values())[:index]))
+        value = members[key]
     return ordinal
 
 
 def _places_in(value: JSONValue) -> int:
-    if isinstance(value, dict):
-        value = list(value.values())
-    elif not isinstance(value, list):
+    if not isinstance(value, (dict, list)):
         return 0
-    return len(value) + sum(_places_in(member) for member in value if isinstance(member, (dict, list)))
+    members = value.values() if isinstance(value, dict) else value
+    return len(members) + sum(map(_places_in, members))
 
 
 # The findings of a long document come together, and each needs a position.
@@ -173,4 +168,4 @@ def _line_starts(source: str) -> array[int]:
 
 @lru_cache(maxsize=4)
 def _root(source: str) -> TextNode:
-    return compose_json(source) if is_json(source) else compose(source)
+    return compose(source)[0]

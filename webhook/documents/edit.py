@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from webhook.documents.json_text import compose_json, is_json
-from webhook.documents.nodes import Edit, EditError, compose
+from webhook.documents.json_text import compose
+from webhook.documents.model import entries
+from webhook.documents.nodes import Edit, EditError
 from webhook.documents.yaml_writer import dump_on_one_line
 
 if TYPE_CHECKING:
@@ -53,13 +54,12 @@ class _Editor:
     """
 
     def __init__(self, source: str) -> None:
-        self._json = is_json(source)
-        self.root = root = compose_json(source) if self._json else compose(source)
+        self.root, self._json = compose(source)
         self._source = source
-        nodes = list(root.walk())
+        nodes = list(self.root.walk())
         self._aliases = {node.alias for node in nodes if node.alias is not None}
         self._newline = "\r\n" if "\r\n" in source else "\n"
-        self._json_indent = None if root.first is None else self._margin(root.first)  # None: all is on one line
+        self._json_indent = self._margin(self.root)  # None: all is on one line
         self._step = min(_steps(nodes, lists=False), default=2)
         self._dash_step = min(_steps(nodes, lists=True), default=2)
 
@@ -71,13 +71,13 @@ class _Editor:
         if node.entries is None:
             yield self._replaced(node, after)
             return
-        old, new = _entries(before), _entries(after)
+        old, new = entries(before), entries(after)
         if type(before) is not type(after) or not old.keys() <= new.keys():
             raise self._refusal(node, "something would have to be removed", "change it by hand")
         added: list[_Added] = []
         for key, value in new.items():
             if key in node.entries:
-                yield from self.edits(node.entries[key].value, old[key], value)
+                yield from self.edits(node.entries[key], old[key], value)
             elif key not in old or not _same(old[key], value):  # a scalar that is merged in is overridden here
                 if isinstance(old.get(key), (dict, list)):
                     problem = f"the change is inside of {key}, which '<<' merges in"
@@ -110,17 +110,18 @@ class _Editor:
         return Edit(end, end, "".join(newline + line for line in lines))
 
     def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> Edit:
-        if node.first is None:
+        if not node.entries:
             return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added))
         # A comment behind the last entry stays on its line.
-        margin = None if _COMMENT.match(self._source, last_end) else self._margin(node.first)
+        margin = None if _COMMENT.match(self._source, last_end) else self._margin(node)
         separator = ", " if margin is None else f",{self._newline}{margin}"
         return Edit(last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added))
 
-    def _margin(self, begin: int) -> str | None:
-        """Return the white space before an entry, or None if something else is before it on the line."""
+    def _margin(self, node: TextNode) -> str | None:
+        """Return the white space before the first entry, or None if something else is before it on the line."""
+        begin = next((child.place for child in node.children), 0)
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
-        return None if line.strip() else line
+        return None if not node.entries or line.strip() else line
 
     def _entry(self, entry: _Added, margin: str | None) -> str:
         key, value = entry
@@ -150,7 +151,7 @@ class _Editor:
     def _block(self, value: JSONValue) -> list[str]:
         if not isinstance(value, (dict, list)) or not value:
             return [dump_on_one_line(value)]
-        return [line for entry in _entries(value).items() for line in self._lines(entry)]
+        return [line for entry in entries(value).items() for line in self._lines(entry)]
 
     def _refusal(self, node: TextNode, problem: str, fix: str) -> EditError:
         return EditError(node.start, self._source, problem, fix)
@@ -162,12 +163,6 @@ def _steps(nodes: list[TextNode], *, lists: bool) -> Iterator[int]:
         if not (node.entries is None or node.is_list or node.flow):
             inner = (child for child in node.children if child.entries is not None and child.is_list is lists)
             yield from (child.column - node.column for child in inner if not child.flow)
-
-
-def _entries(value: JSONValue) -> dict[str | int, JSONValue]:
-    """Return the members of a mapping by key, or the items of a list by index."""
-    members = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
-    return dict(members)
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from webhook.documents.nodes import Entry, TextNode
+from webhook.documents.nodes import TextNode, compose_yaml
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
     """Yield the beginning, the end and the value of each JSON value in a text.
 
-    Raise ValueError or RecursionError if the text is no JSON, has a key twice, or is too large. The YAML reader says
-    what is wrong where.
+    Raise ValueError, OverflowError or RecursionError if the text is no JSON, has a key twice, or is too large. The YAML
+    reader says what is wrong where.
     """
     # Without aliases, commas and brackets bound the number of values, before one of them is made.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:
@@ -32,7 +32,7 @@ def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSO
     while match := _NEXT.match(text, end):
         start = match.end()
         value, end = _DECODER.raw_decode(text, start)
-        if _is_deeper(value, limits.depth):
+        if isinstance(value, (dict, list)) and _depth(value) > limits.depth:
             raise ValueError("too deep")
         if escaped_surrogates:
             json.dumps(value, ensure_ascii=False).encode()  # half a pair is a UnicodeEncodeError, which is a ValueError
@@ -51,24 +51,13 @@ def _float(text: str) -> int | float:
 
 
 def _integer(text: str) -> int | float:
-    try:
-        return as_json(int(text))
-    except OverflowError:
-        raise ValueError("too large") from None
+    return as_json(int(text))
 
 
-def _is_deeper(value: JSONValue, depth: int) -> bool:
-    """Return whether a value is nested deeper than ``depth`` levels, without recursion."""
-    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
-    while level and depth:
-        depth -= 1
-        level = [
-            child
-            for container in level
-            for child in (container.values() if isinstance(container, dict) else container)
-            if isinstance(child, (dict, list))
-        ]
-    return bool(level)
+def _depth(value: dict[str, JSONValue] | list[JSONValue]) -> int:
+    """Return the levels of nesting. Raise RecursionError if they are too many to count."""
+    members = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(member) for member in members if isinstance(member, (dict, list))), default=0)
 
 
 _DECODER: Final = json.JSONDecoder(
@@ -80,30 +69,26 @@ _DECODER: Final = json.JSONDecoder(
 _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")
 
 
-def is_json(source: str) -> bool:
-    """Return whether a text is one JSON value."""
+def compose(source: str) -> tuple[TextNode, bool]:
+    """Return the root node of a text with one valid document, and whether it is JSON."""
     try:
         json.loads(source)
     except ValueError:
-        return False
-    return True
-
-
-def compose_json(source: str) -> TextNode:
-    """Return the node of the one value in JSON text."""
+        return compose_yaml(source), False
     tokens = _TOKEN.finditer(source)
-    return _node(next(tokens), tokens)
+    token = next(tokens)
+    return _node(token.start(), token, tokens), True
 
 
-def _node(token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
+def _node(place: int, token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
     """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
-    node = TextNode(start=token.start(), end=token.end(), opened=token.end())
+    node = TextNode(place=place, start=token.start(), end=token.end(), opened=token.end())
     if token[0] in {"{", "["}:
         node.flow, node.is_list, node.entries = True, token[0] == "[", {}
         while (token := next(tokens))[0] not in {"}", "]"}:
             key = len(node.entries) if node.is_list else json.loads(token[0])
             value = token if node.is_list else next(tokens)
-            node.entries[key] = Entry(token.start(), _node(value, tokens))
+            node.entries[key] = _node(token.start(), value, tokens)
     node.end = token.end()
     return node
 

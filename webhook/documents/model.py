@@ -100,6 +100,13 @@ def described(value: JSONValue) -> str:
             return "a list" if isinstance(value, list) else "a map"
 
 
+def entries(value: JSONValue) -> dict[str | int, JSONValue]:
+    """Return the members of a mapping by key, or the items of a list by index; of a scalar none."""
+    if isinstance(value, (dict, list)):
+        return dict(value.items() if isinstance(value, dict) else enumerate(value))
+    return {}
+
+
 def merge_patch(value: object, patch: object) -> Any:
     """Return the value with a JSON merge patch (RFC 7386) applied to it."""
     if not isinstance(patch, dict):

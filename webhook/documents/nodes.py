@@ -36,17 +36,11 @@ class EditError(ValueError):
         self.fix = fix
 
 
-class Entry(NamedTuple):
-    """An item, or a member of a mapping: the offset of the item or key (anchor and tag included), and the value."""
-
-    start: int
-    value: TextNode
-
-
 class TextNode(msgspec.Struct, kw_only=True):
     """The place of a value: the characters from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
+        place: where the item or the member's key begins, anchor and tag included; of a root as ``start``.
         column: of the keys or dashes of a block collection, from 0.
         flow: it is written in brackets.
         anchor: its anchor, if it has one.
@@ -56,6 +50,7 @@ class TextNode(msgspec.Struct, kw_only=True):
         entries: by key or index, without those that ``<<`` merges in; None: it is a scalar or an alias.
     """
 
+    place: int
     start: int
     end: int
     column: int = 0
@@ -64,17 +59,22 @@ class TextNode(msgspec.Struct, kw_only=True):
     alias: str | None = None
     opened: int = 0
     is_list: bool = False
-    entries: dict[str | int, Entry] | None = None
+    entries: dict[str | int, TextNode] | None = None
 
     @property
     def children(self) -> list[TextNode]:
         """Return the values directly below."""
-        return [entry.value for entry in (self.entries or {}).values()]
+        return list((self.entries or {}).values())
 
-    @property
-    def first(self) -> int | None:
-        """Return the offset of the first entry, or None if there is none."""
-        return next((entry.start for entry in (self.entries or {}).values()), None)
+    def find(self, path: FieldPath) -> int:
+        """Return the offset of the key or item at ``path`` below, or of its deepest ancestor that exists."""
+        node = self
+        for step in path:
+            child = (node.entries or {}).get(step if node.is_list else str(step))
+            if child is None:
+                break
+            node = child
+        return node.place
 
     def walk(self) -> Iterator[TextNode]:
         """Yield the node and all nodes below it."""
@@ -83,28 +83,18 @@ class TextNode(msgspec.Struct, kw_only=True):
             yield from child.walk()
 
 
-def compose(source: str) -> TextNode:
+def compose_yaml(source: str) -> TextNode:
     """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
     following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
     following()  # the stream's start
     following()  # the document's
-    return _node(source, following(), following)
+    event = following()
+    return _node(source, event.start_mark.index, event, following)
 
 
-def find(root: TextNode, path: FieldPath) -> int:
-    """Return the offset of the key or item at ``path``, or of its deepest ancestor that exists."""
-    at, node = root.start, root
-    for step in path:
-        entry = (node.entries or {}).get(step if node.is_list else str(step))
-        if entry is None:
-            break
-        at, node = entry
-    return at
-
-
-def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNode:
+def _node(source: str, place: int, event: _Event, following: Callable[[], _Event]) -> TextNode:
     kind = type(event)
-    node = TextNode(start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
+    node = TextNode(place=place, start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
     if kind is AliasEvent:
         node.anchor, node.alias = None, event.anchor
     elif kind is ScalarEvent:
@@ -119,7 +109,7 @@ def _node(source: str, event: _Event, following: Callable[[], _Event]) -> TextNo
             # Keys that aren't strings (`1: x`) go by what is written; nothing is ever added below them.
             key = len(node.entries) if node.is_list else str(getattr(first, "value", ""))
             value = first if node.is_list else following()
-            node.entries[key] = Entry(first.start_mark.index, _node(source, value, following))
+            node.entries[key] = _node(source, first.start_mark.index, value, following)
         node.end = first.end_mark.index if node.flow else max(child.end for child in node.children)
     return node
 
