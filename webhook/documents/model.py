@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -105,19 +105,6 @@ def entries(value: JSONValue) -> dict[str | int, JSONValue]:
     if isinstance(value, (dict, list)):
         return dict(value.items() if isinstance(value, dict) else enumerate(value))
     return {}
-
-
-def merge_patch(value: object, patch: object) -> Any:
-    """Return the value with a JSON merge patch (RFC 7386) applied to it."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(value) if isinstance(value, dict) else {}
-    for key, change in patch.items():
-        if change is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), change)
-    return merged
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902).
+"""JSON Patch (RFC 6902), and JSON Merge Patch (RFC 7386).
 
 The webhook emits only ``add``, which replaces a member that exists. The same operation therefore applies before and
 after the API server's defaulting. The webhook never replaces whole arrays: ``/-`` appends.
@@ -50,3 +50,16 @@ def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:
     import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
 
     return jsonpatch.apply_patch(value, patch, in_place=True)
+
+
+def merge_patch(value: object, patch: object) -> Any:
+    """Return the value with a JSON merge patch (RFC 7386) applied to it."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for key, change in patch.items():
+        if change is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), change)
+    return merged

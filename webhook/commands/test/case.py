@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from webhook.base.writing import write_whole
 from webhook.documents import read_documents
-from webhook.documents.model import merge_patch
 from webhook.documents.reading import read_file
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import verdict_of
+from webhook.model.patch import merge_patch
 from webhook.offline.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 from webhook.offline.manifests.objects import Manifest, problem_with
 

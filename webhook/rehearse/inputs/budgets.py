@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.documents.model import merge_patch
 from webhook.kube.disruption import budget_from
+from webhook.model.patch import merge_patch
 from webhook.rehearse.inputs.resources import BUDGET, BY_NAME, POD, controller_of, group_kind_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.documents.model import merge_patch
+from webhook.model.patch import merge_patch
 from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, NODE, group_kind_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
-from webhook.documents.model import merge_patch
+from webhook.model.patch import merge_patch
 from webhook.rehearse.inputs.nodes import allocatable_by_type, no_such_node, node_numbers, node_of_pool, read_node
 from webhook.rehearse.result import ReclaimWindow
 

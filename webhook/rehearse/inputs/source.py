@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from webhook.base.exits import CannotJudgeError
-from webhook.documents.model import merge_patch
+from webhook.model.patch import merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

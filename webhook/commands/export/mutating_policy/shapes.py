@@ -15,10 +15,10 @@ import msgspec
 
 from webhook.capacity.placement.target import KEEP_ANNOTATION, Target
 from webhook.commands.export.mutating_policy.traits import NOT_ASKED
-from webhook.documents.model import merge_patch
 from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import any_covers
 from webhook.model.decision import NO_TRACE
+from webhook.model.patch import merge_patch
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.registration.cel import JSON, literal
 from webhook.rules.subject import Subject
