@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from webhook.documents.json_text import compose
 from webhook.documents.model import entries
-from webhook.documents.nodes import Edit, EditError
 from webhook.documents.yaml_writer import dump_on_one_line
 
 if TYPE_CHECKING:
@@ -29,6 +28,24 @@ __all__ = ["EditError", "edited"]
 
 _Added: TypeAlias = "tuple[str | int, JSONValue]"
 """A member to add with its key, or an item with its index."""
+
+
+class Edit(NamedTuple):
+    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class EditError(ValueError):
+    """A change that can't be made in place. The line counts from 0."""
+
+    def __init__(self, at: int, source: str, problem: str, fix: str) -> None:
+        super().__init__(at, source, problem, fix)
+        self.line = source.count("\n", 0, at)
+        self.problem = problem
+        self.fix = fix
 
 
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:

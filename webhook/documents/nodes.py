@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import yaml
@@ -16,24 +16,6 @@ if TYPE_CHECKING:
 
 _ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
-
-
-class Edit(NamedTuple):
-    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
-
-    start: int
-    end: int
-    text: str
-
-
-class EditError(ValueError):
-    """A change that can't be made in place. The line counts from 0."""
-
-    def __init__(self, at: int, source: str, problem: str, fix: str) -> None:
-        super().__init__(at, source, problem, fix)
-        self.line = source.count("\n", 0, at)
-        self.problem = problem
-        self.fix = fix
 
 
 class TextNode(msgspec.Struct, kw_only=True):

@@ -17,7 +17,7 @@ _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
 _MAX_UINT64: Final = 2**64 - 1
 
-KEYWORDS: Final[dict[str, Scalar]] = {
+_KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -26,9 +26,8 @@ KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 """Unquoted scalars that are no strings."""
-NUMERIC: Final = frozenset("+-.0123456789")
-"""First characters of unquoted scalars that may be numbers."""
-_NOT_TEXT: Final = NUMERIC | {word[:1] for word in KEYWORDS}
+_NOT_TEXT: Final = {*"+-.0123456789", *(word[:1] for word in _KEYWORDS)}
+"""First characters of unquoted scalars that may be numbers or keywords."""
 
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
@@ -47,9 +46,7 @@ def resolve(text: str) -> Scalar:
 def _resolve(text: str) -> Scalar:
     if text[:1] not in _NOT_TEXT:
         return text
-    if text in KEYWORDS:
-        return KEYWORDS[text]
-    return _number(text) if text[0] in NUMERIC else text
+    return _KEYWORDS[text] if text in _KEYWORDS else _number(text)
 
 
 _remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat their words.
