@@ -69,7 +69,7 @@ def test_a_valid_document_is_loaded(tmp_path: Path) -> None:
         ("lease, value: spot", "lease, value: s p", "6: spec.spotNodeLabels[0].value: expected the value of a label; got 's p'"),
         ("{key: acme.example/closing}", '{key: ""}', "9: spec.neverTolerate[0].key: expected the key of a label; got ''"),
         ("{key: acme.example/org, value: acme}", "{key: org, value: a/b}", "14: spec.systemNamespaces.labels[0].value: expected the value of a label; got 'a/b'"),
-        ("resource: fleets", "resource: fleets\n      controllerFields: [status.ids]", "23: spec.nodePools[0].controllerFields[0]: 'status.ids' is no field of `spec`; write its path, as spec.providerIDList"),
+        ("resource: fleets", "resource: fleets\n      controllerFields: [status.ids]", "23: spec.nodePools[0].controllerFields[0]: 'status.ids' isn't a field of `spec`; write its path, such as spec.providerIDList"),
         ("resource: fleets", "resource: Fleets", "22: spec.nodePools[0].resource: 'Fleets' is not a resource; write the lowercase plural, such as nodepools"),
         ("from: spec.lease,", "from: upper(spec.lease),", "23: spec.nodePools[0].capacity.from: not a JMESPath expression: there is no function `upper`"),
         ("from: spec.lease,", 'from: "spec.[",', "23: spec.nodePools[0].capacity.from: not a JMESPath expression: …"),

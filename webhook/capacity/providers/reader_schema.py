@@ -1,4 +1,4 @@
-"""Define the part of a ``CapacityProvider`` document that says how node pools are read."""
+"""Define the part of a ``CapacityProvider`` document that describes how to read node pools."""
 
 import re
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 
 def _spec_field(path: str) -> QueryPath:
     if not _SPEC_FIELD.fullmatch(path):
-        raise ValueError(f"{path!r} is no field of `spec`; write its path, as spec.providerIDList")
+        raise ValueError(f"{path!r} isn't a field of `spec`; write its path, such as spec.providerIDList")
     return tuple(path.split("."))
 
 
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers repeat each other
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
-_CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write; not judged, unless a reader reads them."
+_CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write. Ignored unless a reader reads them."
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
         **{
-            "spot": "nodes that can be taken back",
-            "on-demand": "nodes that stay, reserved ones too",
-            "both": "the one or the other, as there is capacity",
-            "unknown": "what the pools have that `usesPools` names",
+            "spot": "nodes that can be reclaimed",
+            "on-demand": "nodes that aren't reclaimed, including reserved nodes",
+            "both": "spot or on-demand nodes, depending on availability",
+            "unknown": "the capacity of the pools in `usesPools`",
         }
     ),
 ]
@@ -40,12 +40,12 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class CapacityReaderSpec(Model):
-    """The field, or the requirements, by which a pool is spot or on demand."""
+    """The field or the requirements that determine a pool's capacity type."""
 
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
-    label: LabelKey | None = Field(default=None, description="Instead: the label that its requirements restrict.")
-    values: dict[str, CapacityName] = Field(description="The meaning of each value, in any case.")
-    default: CapacityName = Field(description="The meaning of an empty or missing field.")
+    label: LabelKey | None = Field(default=None, description="Instead of `from`: the label in the pool's requirements.")
+    values: dict[str, CapacityName] = Field(description="The capacity type of each value. Case-insensitive.")
+    default: CapacityName = Field(description="The capacity type if the field is empty or missing.")
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
@@ -55,7 +55,7 @@ class CapacityReaderSpec(Model):
 
     @cached_property
     def meanings(self) -> Mapping[str, CapacityType]:
-        """Return what each value means, by the casefolded value."""
+        """Return the capacity type of each casefolded value."""
         return {value.casefold(): CapacityType(meant) for value, meant in self.values.items()}
 
     @property
@@ -65,7 +65,7 @@ class CapacityReaderSpec(Model):
 
 
 class AcceleratorsReaderSpec(Model):
-    """The fields by which a pool says that its nodes have GPUs, apart from their instance type."""
+    """The fields that describe the GPUs of a pool's nodes, in addition to the instance type."""
 
     type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator.")
     count: JMESPath | None = Field(default=None, description="JMESPath of the number per node.")
@@ -73,29 +73,29 @@ class AcceleratorsReaderSpec(Model):
 
 
 class SizedBySpec(Model):
-    """Another resource that says how many nodes a pool should have; it is in the pool's namespace."""
+    """Another resource, in the pool's namespace, that sets the number of nodes."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
     versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: JMESPath = Field(description="JMESPath of the pool's name; without a result it sizes none of this kind.")
+    pool: JMESPath = Field(description="JMESPath of the pool's name. Objects without a result size no pool.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
-    cluster: JMESPath | None = Field(default=None, description="JMESPath of their cluster, if the pool lacks it.")
+    cluster: JMESPath | None = Field(default=None, description="JMESPath of the cluster, if the pool lacks it.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
 
 class SizeReaderSpec(Model):
-    """The fields for the size of a pool, and for how large it may become."""
+    """The fields for the current and the maximum size of a pool."""
 
     desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes.")
-    sized_by: SizedBySpec | None = Field(default=None, description="Another resource with the size.")
+    sized_by: SizedBySpec | None = Field(default=None, description="Another resource that sets the size.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
     unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
-    limits: JMESPath | None = Field(default=None, description="JMESPath of its nodes' maximum: resource -> quantity.")
+    limits: JMESPath | None = Field(default=None, description="JMESPath of the total limits: resource -> quantity.")
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -105,19 +105,19 @@ class SizeReaderSpec(Model):
 
 
 class UnusableSpec(Model):
-    """A condition under which a pool gives no nodes."""
+    """A condition under which a pool provides no nodes."""
 
-    when: JMESPath = Field(description="JMESPath; true unless empty, false, or null.")
+    when: JMESPath = Field(description="JMESPath of the condition. True unless the result is empty, false, or null.")
     because: NonEmpty = Field(description="The message to users.")
-    passing: Flag = Field(default=False, description="A temporary condition: spot Pods can wait.")
+    passing: Flag = Field(default=False, description="The condition is temporary: spot Pods can wait.")
 
 
 class GraceWindowSpec(Model):
-    """The time that a pool's Pods have to stop, where it is not the provider's."""
+    """The time that a pool's Pods have to stop, if it differs from the provider's."""
 
     when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
     budget_seconds: Seconds | None = Field(default=None, description="The time.")
-    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90, or 1m30s.")
+    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90 or 1m30s.")
     reserved: JMESPath | None = Field(default=None, description="JMESPath of the part for critical Pods.")
     safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
     note: str = Field(default="", description="A note on versions.")
@@ -129,7 +129,7 @@ class GraceWindowSpec(Model):
         return self
 
     def read(self, results: QueryResults) -> tuple[int, int] | None:
-        """Return the seconds that a pool gives a Pod to stop, and the margin. Return None if it is not such a pool."""
+        """Return the seconds that a pool's Pods have to stop, and the margin. Return None if it doesn't apply."""
         if self.when is not None and not results.ask(self.when):
             return None
         if self.budget_seconds is not None:
@@ -145,15 +145,15 @@ class GraceWindowSpec(Model):
 
 
 class PoolGraceSpec(Model):
-    """The fields by which a pool itself says how long its Pods have to stop."""
+    """The fields of a pool that determine how long its Pods have to stop."""
 
-    windows: tuple[GraceWindowSpec, ...] = Field(default=(), description="The first that holds replaces gracePeriod.")
-    limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds, or a duration.")
+    windows: tuple[GraceWindowSpec, ...] = Field(default=(), description="The first match replaces `gracePeriod`.")
+    limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds or a duration.")
 
     def read(self, results: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
-        """Return the seconds that a pool gives a Pod to stop, and the safety margin to keep free of them.
+        """Return the seconds that a pool's Pods have to stop, and the safety margin to subtract.
 
-        Return None if the pool does not say. ``usual`` are those of the provider. No margin is kept of the limit.
+        Return None if the pool doesn't set them. ``usual`` are the provider's values. The limit has no margin.
         """
         own = next(filter(None, (window.read(results) for window in self.windows)), None)
         seconds, margin = own or usual
@@ -162,7 +162,7 @@ class PoolGraceSpec(Model):
 
 
 class MachinesSpec(Model):
-    """The fields by which a resource says which machines its nodes are. Expressions are JMESPath."""
+    """The fields of a resource that describe the machines of its nodes. Expressions are JMESPath."""
 
     group: ApiGroup = Field(examples=["example.com"], description="API group.")
     versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
@@ -171,72 +171,72 @@ class MachinesSpec(Model):
     capacity: CapacityReaderSpec | None = Field(
         default=None,
         examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
-        description="How to find out whether the nodes are spot.",
+        description="How to determine the capacity type of the nodes.",
     )
-    instance_type: JMESPath | None = Field(default=None, description="One or more instance types; '*': unknown.")
-    several_types: Flag = Field(default=False, description="Warn about a spot pool with one `instanceType`.")
-    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Other fields about GPUs.")
-    known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> its value.")
+    instance_type: JMESPath | None = Field(default=None, description="One or more instance types. '*' means unknown.")
+    several_types: Flag = Field(default=False, description="Warn if a spot pool has only one `instanceType`.")
+    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Other fields that describe GPUs.")
+    known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
-    own_spot_labels: JMESPath | None = Field(default=None, description="If not, a map of the labels that they have.")
+    own_spot_labels: JMESPath | None = Field(default=None, description="A map of labels if `labelsSpotNodes` is false.")
 
 
 class MachineTemplateSpec(MachinesSpec):
-    """A resource of which other objects make machines. One that none of them uses is no pool."""
+    """A template from which other objects create machines. An unused template isn't a pool."""
 
-    capacity: CapacityReaderSpec = Field(description="How to find out whether the nodes are spot.")
+    capacity: CapacityReaderSpec = Field(description="How to determine the capacity type of the nodes.")
 
 
 class TemplateSpec(Model):
-    """The object that says which machines a pool's nodes are; it is in the pool's namespace."""
+    """An object, in the pool's namespace, that describes the machines of the pool's nodes."""
 
     from_: JMESPath = Field(alias="from", description="JMESPath of the reference, with `kind` and `name`.")
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The possible kinds.")
-    default: CapacityName = Field(default="on-demand", description="What a reference to another kind means.")
+    default: CapacityName = Field(default="on-demand", description="The capacity type for references to other kinds.")
 
 
 class ListedInSpec(Model):
-    """The kind of a file that lists pools, of the same group and versions, which no API server has."""
+    """A kind of file that lists pools, with the same group and versions. No API server serves it."""
 
-    kind: KindName = Field(description="Kind. Its name is the cluster's name.")
-    field: NonEmpty = Field(description="The list.")
+    kind: KindName = Field(description="Kind. The object's name is the cluster's name.")
+    field: NonEmpty = Field(description="The field with the list.")
 
 
 class NodePoolReaderSpec(MachinesSpec):
-    """How one kind of node-pool resource is read into the normalised pool. Expressions are JMESPath."""
+    """How to read one kind of node-pool resource. Expressions are JMESPath."""
 
-    listed_in: ListedInSpec | None = Field(default=None, description="The file whose list has it as an item.")
+    listed_in: ListedInSpec | None = Field(default=None, description="The file that lists pools of this kind.")
     replaces: dict[KindName, StrictInt] = Field(
         default={},
         examples=[{"NodeSet": 2023}],
-        description="Earlier kinds in its API group, which `check` doesn't judge -> year of their replacement.",
+        description="Earlier kinds in its API group, which `check` doesn't evaluate -> year of their replacement.",
     )
-    namespaced: Flag = Field(default=False, description="Its objects are in namespaces.")
+    namespaced: Flag = Field(default=False, description="The resource is namespaced.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: JMESPath | None = Field(default=None, description="Holds for its objects, if other readers read some too.")
-    requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} of labels.")
-    template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: an object that says it.")
+    when: JMESPath | None = Field(default=None, description="A condition for objects, if a kind has several readers.")
+    requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} for labels.")
+    template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: the machine template.")
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
     pool_name: JMESPath | None = Field(
-        default=None, description="The pool's name on its nodes, `` `null` `` if they lack it; default: the object's."
+        default=None, description="The pool's name on its nodes, `` `null` `` if they lack it. Default: the object's."
     )
-    cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it may be another one.")
-    cluster_namespace: JMESPath | None = Field(default=None, description="That cluster's namespace; default: its own.")
-    cluster_path: JMESPath | None = Field(default=None, description="The provider's path of that cluster, if any.")
+    cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it can be another one.")
+    cluster_namespace: JMESPath | None = Field(default=None, description="Cluster namespace. Default: the pool's.")
+    cluster_path: JMESPath | None = Field(default=None, description="The provider's path of the cluster.")
     chosen_by: LabelKey | None = Field(default=None, description="Only Pods that select it by this label run there.")
     uses_pools: JMESPath | None = Field(default=None, description="Names of other pools whose nodes it uses.")
     taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
-    taint_texts: Flag = Field(default=False, description="Taints are written key=value:Effect.")
+    taint_texts: Flag = Field(default=False, description="Taints are strings: key=value:Effect.")
     taint_effects: dict[NonEmpty, EffectName] = Field(
-        default={name: name for name in get_args(EffectName)}, description="Effect in the pool -> Kubernetes' effect."
+        default={name: name for name in get_args(EffectName)}, description="Effect in the pool -> effect in Kubernetes."
     )
     without_platform_taints: JMESPath | None = Field(default=None, description="True if nodes lack `platformTaints`.")
     labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
-    labels_complete: Flag = Field(default=False, description="Its nodes have no labels beyond the ones named.")
-    label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes; default: all.")
-    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "What it says of the time that its Pods have to stop.")
-    unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions, any of which leaves it no nodes.")
+    labels_complete: Flag = Field(default=False, description="Its nodes have only the declared labels.")
+    label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes. Default: all.")
+    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "The fields for the time that its Pods have to stop.")
+    unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions under which it provides no nodes.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
-"""Define ``CapacityProvider`` documents, which hold facts instead of rules.
+"""Define ``CapacityProvider`` documents, which contain facts instead of rules.
 
-A team corrects or adds a provider or a node-pool kind by editing YAML; no Python knows one by name.
+Users correct or add a provider or a node-pool kind in YAML. No Python code depends on the name of one.
 """
 
 from typing import Annotated, Literal
@@ -29,7 +29,7 @@ RequireName = Annotated[
 
 GlobList = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
 FoldedGlobs = Annotated[Globs, Parsed(tuple[Glob, ...], lambda globs: Globs(map(str.casefold, globs)))]
-"""Globs for which letter case does not matter."""
+"""Case-insensitive globs."""
 
 
 class LabelSpec(Model):
@@ -40,15 +40,15 @@ class LabelSpec(Model):
 
 
 class SpotLabelSpec(LabelSpec):
-    """A label that every spot node has."""
+    """A label of every spot node."""
 
-    note: str = Field(default="", description="For people: since which version, and where it doesn't hold.")
-    spot_only: Flag = Field(default=False, description="Only spot nodes have a label of this key, of any value.")
+    note: str = Field(default="", description="A note for readers, such as the first version and exceptions.")
+    spot_only: Flag = Field(default=False, description="Only spot nodes have this label key, whatever the value.")
     instead: Flag = Field(default=False, description="Replaces the others on pools with this label in `knownLabels`.")
 
 
 class TaintPatternSpec(Model):
-    """A pattern for taints: the key, and value and effect where they are given."""
+    """A pattern for taints: a key, and optionally a value and an effect."""
 
     key: LabelKey = Field(description="Taint key.")
     value: LabelValue = Field(default="", description="Taint value; default: any.")
@@ -60,7 +60,7 @@ class TaintPatternSpec(Model):
 
     @property
     def taint(self) -> Taint:
-        """Return the taint as nodes have it, if its effect is known."""
+        """Return the pattern as a node's taint. The pattern must have an effect."""
         return Taint(self.key, self.value, self.effect)
 
 
@@ -69,25 +69,25 @@ class TaintSpec(TaintPatternSpec):
 
     value: LabelValue = Field(default="", description="Taint value.")
     effect: EffectName = Field(description="The effect on Pods that don't tolerate it.")
-    note: str = Field(default="", description="For people: since which version, and where it doesn't hold.")
+    note: str = Field(default="", description="A note for readers, such as the first version and exceptions.")
 
 
 class SpotTaintSpec(TaintSpec):
-    """A taint that spot nodes get from the provider."""
+    """A taint that the provider adds to spot nodes."""
 
-    declared_pools: Flag = Field(default=True, description="User-declared pools get it, not only the provider's own.")
+    declared_pools: Flag = Field(default=True, description="The provider also adds it to user-declared pools.")
 
 
 class ForbiddenTaintSpec(TaintPatternSpec):
     """A pattern for taints that must never be tolerated."""
 
-    passing: Flag = Field(default=False, description="It's temporary on a node, and doesn't exclude the pool.")
+    passing: Flag = Field(default=False, description="The taint is temporary and doesn't exclude the pool.")
 
 
 class GpuTaintSpec(TaintPatternSpec):
     """A taint that keeps other Pods off GPU nodes."""
 
-    automatic: Flag = Field(default=False, description="The provider adds it to nodes with GPUs; give its effect.")
+    automatic: Flag = Field(default=False, description="The provider adds it to nodes with GPUs. Set `effect` too.")
     instance_types: FoldedGlobs = Field(default_factory=Globs, description="Only on these types (globs). Default: all.")
 
 
@@ -100,54 +100,54 @@ class GpuSpec(Model):
 
 
 class GpuListsSpec(Model):
-    """Names of machines by what they have. Letter case does not matter."""
+    """Names of machines by their hardware. Case-insensitive."""
 
-    gpu: FoldedGlobs = Field(default_factory=Globs, description="Those with GPUs (globs).")
-    cpu: FoldedGlobs = Field(default_factory=Globs, description="Those without GPUs (globs).")
-    arm: FoldedGlobs = Field(default_factory=Globs, description="Those of arm64 (globs).")
+    gpu: FoldedGlobs = Field(default_factory=Globs, description="Names of machines with GPUs (globs).")
+    cpu: FoldedGlobs = Field(default_factory=Globs, description="Names of machines without GPUs (globs).")
+    arm: FoldedGlobs = Field(default_factory=Globs, description="Names of arm64 machines (globs).")
 
 
 class InstanceTypesSpec(GpuListsSpec):
-    """Instance types by what they have. One in no list is unknown, and taken for GPU by the fallback rule.
+    """Instance types by their hardware. The fallback rule assumes that an unlisted type has GPUs.
 
-    If ``arm`` is given, other types are amd64.
+    If ``arm`` is set, other types are amd64.
     """
 
-    never_spot: FoldedGlobs = Field(default_factory=Globs, description="Those that can't be spot (globs).")
+    never_spot: FoldedGlobs = Field(default_factory=Globs, description="Instance types that can't be spot (globs).")
     allocatable: dict[str, dict[str, str]] = Field(
         default_factory=dict,
-        description="Resources of a node by instance type, for rehearsals without Nodes.",
+        description="Allocatable resources of a node by instance type, for rehearsals without Nodes.",
         examples=[{"t2-micro": {"cpu": "2", "memory": "1Gi"}}],
     )
 
 
 class MachineLabelSpec(GpuListsSpec):
-    """A node label that names the type, family or category of a machine; for pools with requirements."""
+    """A node label for the type, family, or category of a machine, for pools with requirements."""
 
     key: LabelKey = Field(description="Label key.")
 
 
 class TimelineSpec(Model):
-    """When what happens to a reclaimed node, in seconds after the notice."""
+    """The timeline of a reclaim, in seconds after the notice."""
 
-    cordon_seconds: Seconds = Field(description="The node is cordoned.")
-    drain_seconds: Seconds = Field(examples=[60], description="Its Pods are evicted.")
-    removal_seconds: Seconds = Field(examples=[180], description="The node is gone.")
-    provisioning_seconds: Seconds = Field(default=120, description="A replacement node is ready (assumed).")
+    cordon_seconds: Seconds = Field(description="When the node is cordoned.")
+    drain_seconds: Seconds = Field(examples=[60], description="When its Pods are evicted.")
+    removal_seconds: Seconds = Field(examples=[180], description="When the node is removed.")
+    provisioning_seconds: Seconds = Field(default=120, description="When a replacement node is ready (assumed).")
     drained_by: Annotated[
         Literal["eviction", "kubelet", "nobody"],
         EnumDescriptions(
-            eviction="a drainer asks the Eviction API, which respects PodDisruptionBudgets",
-            kubelet="the kubelet shuts the node down gracefully, whatever PodDisruptionBudgets say",
-            nobody="nothing cordons or drains the node; Pods run until it is gone",
+            eviction="a drainer uses the Eviction API, which respects PodDisruptionBudgets",
+            kubelet="the kubelet shuts the node down gracefully and ignores PodDisruptionBudgets",
+            nobody="nothing cordons or drains the node; Pods run until the node is removed",
         ),
-    ] = Field(default="eviction", description="What stops its Pods.")
+    ] = Field(default="eviction", description="The component that stops the Pods.")
     unevicted_annotation: str = Field(default="", description="Annotation that exempts Pods: `true`, or a duration.")
     cordon_taint: TaintSpec | None = Field(
-        default=None, description="Taint of cordoned nodes; Pods that tolerate it stay."
+        default=None, description="Taint of cordoned nodes. Pods that tolerate it stay."
     )
-    drain_tiers: Flag = Field(default=False, description="Evict Pods of DaemonSets too, in tiers, critical Pods last.")
-    assumes: str = Field(default="", description="What this drain assumes, without a full stop; rehearsals show it.")
+    drain_tiers: Flag = Field(default=False, description="Also evict DaemonSet Pods, in tiers, critical Pods last.")
+    assumes: str = Field(default="", description="The assumptions of the drain, without a full stop, for rehearsals.")
 
 
 class GracePeriodSpec(Model):
@@ -158,7 +158,7 @@ class GracePeriodSpec(Model):
 
 
 class SystemNamespacesSpec(Model):
-    """Namespaces of the provider; spotgate never touches what is in them."""
+    """Namespaces of the provider. spotgate never changes the objects in them."""
 
     names: GlobList = Field(default_factory=Globs, description="By name (globs).")
     labels: tuple[LabelSpec, ...] = Field(default=(), description="By any of these labels.")
@@ -169,11 +169,11 @@ class FallbackSpec(Model):
 
     require: RequireName = Field(description="The required fallback.")
     outcome: Literal["deny", "warn"] = Field(description="The outcome for a pool that lacks it.")
-    because: NonEmpty = Field(description="What happens without it, as a sentence.")
+    because: NonEmpty = Field(description="The consequence of a missing fallback, as a sentence.")
 
 
 class CapacityProviderSpec(Model):
-    """The facts about one provider of capacity that can vanish."""
+    """The facts about one provider of spot capacity."""
 
     title: NonEmpty = Field(examples=["Example Cloud"], description="A display name.")
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(default=(), description="Labels of every spot node.")
@@ -183,9 +183,9 @@ class CapacityProviderSpec(Model):
     platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
     gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
-    instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by what they have.")
+    instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by their hardware.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
-        default=(), description="Labels for machine types and families. Without lists: those of `instanceTypes`."
+        default=(), description="Labels for machine types and families. Default lists: `instanceTypes`."
     )
     other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in those domains.")
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
@@ -193,11 +193,11 @@ class CapacityProviderSpec(Model):
         default_factory=Globs, description="Schedulers whose Pods spotgate doesn't change (globs)."
     )
     hands_off_selectors: tuple[LabelKey, ...] = Field(
-        default=(), description="Node labels: spotgate doesn't change Pods that select them."
+        default=(), description="Node labels. spotgate doesn't change Pods that select nodes by them."
     )
-    system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "Its own namespaces, never touched.")
-    interruption: TimelineSpec = Field(description="The reclaim of a node, in seconds after the notice.")
+    system_namespaces: SystemNamespacesSpec = optional(SystemNamespacesSpec, "The provider's namespaces.")
+    interruption: TimelineSpec = Field(description="The timeline of a reclaim, in seconds after the notice.")
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
-    this_cluster: str = Field(default="", description="This cluster, as node pools name it; other pools don't count.")
+    this_cluster: str = Field(default="", description="This cluster's name in node pools. Other pools don't count.")
     node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
