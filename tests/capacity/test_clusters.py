@@ -68,7 +68,7 @@ def test_different_references_to_a_cluster_are_equal(one: Pool, other: Pool, *, 
 
 def test_an_empty_path_is_a_problem() -> None:
     odd = gke({"external": "///"})
-    assert odd.problems == ("spec.clusterRef.external is no name of a cluster",)
+    assert odd.problems == ("spec.clusterRef.external is not the name of a cluster",)
     assert odd.cluster == "infra/? of a"
 
 

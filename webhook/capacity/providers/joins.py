@@ -1,10 +1,10 @@
-"""Join pools with what other objects say of them: their size, the template of their machines, and their cluster.
+"""Join pools with the other objects that describe them: sizes, machine templates, and clusters.
 
-Cluster API has the size of some pools in ``MachinePool.spec.replicas``, and the machines of others in a template.
+Cluster API stores the size of some pools in ``MachinePool.spec.replicas``, and the machines of others in a template.
 
-Config Connector, Azure Service Operator and others let one cluster be named in two ways: ``prod`` in namespace
-``infra``, and ``projects/p/locations/l/clusters/prod``. Two paths tell clusters apart; a path and a name are one
-cluster if the path ends with that name and both pools are in one namespace.
+Config Connector, Azure Service Operator, and others accept two names for a cluster: ``prod`` in namespace ``infra``,
+and ``projects/p/locations/l/clusters/prod``. Two different paths are two clusters. A path and a name are one cluster if
+the path ends with the name and both pools are in one namespace.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Sizer(SizedBySpec):
-    """A kind of object that sizes pools of one kind in its namespace.
+    """The reader of one kind of object that sizes pools of one kind in its namespace.
 
     Attributes:
-        this_cluster: the cluster that the policies are for, as ``cluster`` names it.
+        this_cluster: the cluster that the policies are for, in the form of ``cluster``.
     """
 
     pool_kind: str
     this_cluster: str
 
     def read(self, value: Mapping[str, Any]) -> Size | None:
-        """Return the size that an object gives. Return None if it sizes no such pool. Never raise for its contents."""
+        """Return the size that an object sets, or None if it sizes no pool. Never raise because of its contents."""
         results, metadata = QueryResults(value), value.get("metadata")
         name = results.typed(self.pool, str, "not text")
         if not name or not isinstance(metadata, dict):
@@ -50,21 +50,21 @@ class Sizer(SizedBySpec):
 
 
 def sizes_in(value: Mapping[str, Any], sizers: Iterable[Sizer]) -> tuple[Size, ...]:
-    """Return the sizes that one object gives to pools."""
+    """Return the pool sizes that one object sets."""
     return tuple(size for sizer in sizers if (size := sizer.read(value)) is not None)
 
 
 class Joined(NamedTuple):
-    """The node pools of a cluster, joined with the objects that describe them, and the templates of machines."""
+    """The node pools of a cluster, joined with the objects that describe them, and the machine templates."""
 
     pools: tuple[Pool, ...]
     templates: tuple[Pool, ...]
 
 
 def join(items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
-    """Return the pools with the size that another object gives them and the machines of their templates.
+    """Return the pools with the sizes that other objects set and the machines of their templates.
 
-    Those of a cluster that is being deleted are marked as deleted with it.
+    The pools of a cluster that is being deleted are marked as being deleted.
     """
     pools: list[Pool] = []
     templates: list[Pool] = []
@@ -88,7 +88,7 @@ def join(items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
 
 
 def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Return the known pools, replaced by given ones of the same identity, which keep their size."""
+    """Merge the given pools into the known pools by identity. A given pool without a size keeps the known size."""
     pools = {pool.identity: pool for pool in known}
     for pool in given:
         before = pools.get(pool.identity)
@@ -97,7 +97,7 @@ def merge_pools(known: Iterable[Pool], given: Iterable[Pool]) -> tuple[Pool, ...
 
 
 def with_size(pool: Pool, size: Size | None) -> Pool:
-    """Return the pool with this size instead of the one that another object gives it. None: it gives none."""
+    """Return the pool with this size from another object instead of the previous one. None removes the size."""
     if pool.size is None and size is None:
         return pool
     own, autoscaled = pool.own or pool, size is not None and size.autoscaling
@@ -106,7 +106,7 @@ def with_size(pool: Pool, size: Size | None) -> Pool:
         pool,
         desired=size.desired if size is not None else None,
         autoscaling=own.autoscaling or autoscaled,
-        # The pool's own maximum limits the autoscaler; without one the autoscaler's maximum is unknown here.
+        # The pool's own maximum limits the autoscaler. Without it, the autoscaler's maximum is unknown.
         unlimited=own.unlimited or (autoscaled and pool.maximum is None),
         size=size,
         cluster=own.cluster or (size.cluster if size is not None else ""),
@@ -116,7 +116,7 @@ def with_size(pool: Pool, size: Size | None) -> Pool:
 
 
 def with_template(pool: Pool, template: Pool | None) -> Pool:
-    """Return the pool with the machines that its template describes. Without the template they are unknown."""
+    """Return the pool with the machines of its template. Without the template, the machines are unknown."""
     own = pool.own or pool
     if template is None:
         missing = own.missing_template
@@ -139,7 +139,7 @@ def with_template(pool: Pool, template: Pool | None) -> Pool:
 
 
 def with_template_of(pool: Pool, templates: Iterable[Pool]) -> Pool:
-    """Return the pool with the machines of its template, if it has one, which may be among these."""
+    """Return the pool with the machines of its template in ``templates``, if it references a template."""
     if pool.template is None:
         return pool
     own = (template for template in templates if (template.kind, template.namespace, template.name) == pool.template)
@@ -147,7 +147,7 @@ def with_template_of(pool: Pool, templates: Iterable[Pool]) -> Pool:
 
 
 def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
-    """Return the pool with the capacity of those of the pools that it uses, and its own."""
+    """Return the pool with the combined capacity type of its own nodes and of the pools that it uses."""
     if not pool.uses:
         return pool
     here = (other for other in pools if other.provider == pool.provider and not other.elsewhere)
@@ -161,7 +161,7 @@ def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
 def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:
     """Return the namespaced name and the path of a cluster. Return empty strings for this cluster.
 
-    The cluster is ``written`` as a name or as the provider's path (also as a URL), and so is ``this`` cluster.
+    ``written`` is a cluster, and ``this`` is this cluster. Each is a name, a path of the provider, or a URL.
     """
     path = _path(written) if "/" in written else ""
     short = path.rpartition("/")[2] or written
@@ -172,16 +172,16 @@ def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:
 
 
 def same_cluster(pool: Pool, other: Pool) -> bool:
-    """Return whether both pools are in one cluster, as far as they say."""
+    """Return whether both pools name the same cluster."""
     if pool.cluster_path and other.cluster_path:
         return _same_path(pool.cluster_path, other.cluster_path)
     return pool.cluster == other.cluster
 
 
 def assume_here(pools: tuple[Pool, ...]) -> tuple[Pool, ...]:
-    """Return the pools as those of this cluster if all of them describe one and the same cluster.
+    """Return the pools as pools of this cluster if all of them name the same cluster.
 
-    Files that describe one cluster, and are used to judge objects, describe the cluster of these objects.
+    If files with node pools describe only one cluster, it is the cluster of the objects to evaluate.
     """
     named = [pool for pool in pools if not pool.chosen_by]
     if not named or not all(pool.cluster and pool.provider == named[0].provider for pool in named):
@@ -197,5 +197,5 @@ def _path(written: str) -> str:
 
 
 def _same_path(one: str, other: str) -> bool:
-    """Return whether two paths name one cluster. One of them may be a URL, which has more at its beginning."""
+    """Return whether two paths name one cluster. One of them may be a URL, which has a longer prefix."""
     return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")

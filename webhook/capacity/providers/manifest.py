@@ -1,4 +1,4 @@
-"""Write the manifest of an on-demand pool, as its ``CapacityProvider`` document says where each field is."""
+"""Build the manifest of an on-demand pool from the field paths in its ``CapacityProvider`` document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.reader import PoolReader
 
 _BOOLEANS: Final[Mapping[str, object]] = {"true": True, "false": False}
-"""Values of boolean fields, by the text that a document has for them."""
+"""Values of boolean fields, by their text in a document."""
 
 
 def on_demand_manifest(
@@ -25,11 +25,10 @@ def on_demand_manifest(
     maximum: int,
     like: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """Return the manifest of an on-demand pool, which the autoscaler, if there is one, fills from zero.
+    """Return the manifest of an on-demand pool. If the pool supports autoscaling, it starts with zero nodes.
 
     It has the zones, taints, and labels of the pool ``like``, except those that mark spot nodes. Return None if the
-    provider's document does not say plainly enough how such a pool is written, or if ``instance_type`` names several
-    types.
+    provider's document has no plain path for a required field, or if ``instance_type`` names several types.
     """
     if reader.listed_in is not None:
         return None
@@ -46,7 +45,7 @@ def on_demand_manifest(
     for query, value in ((reader.capacity_query, on_demand), (reader.instance_type, instance_type), *sized, *shared):
         if query is None:
             continue
-        # A size may be written in several ways, as nodes and as racks: the first counts.
+        # A size may have several fields, such as nodes and racks. Write the first one.
         writable = query.plain or query is reader.size.desired
         if value == "" or not writable or reader.capacity.label or ", " in instance_type:
             return None
@@ -54,14 +53,14 @@ def on_demand_manifest(
         place = manifest
         for parent in parents:
             if not isinstance(place.get(parent), dict):
-                place[parent] = {}  # A document may name a map as the flag that holds the maximum.
+                place[parent] = {}  # The path of a flag may be the parent of the maximum, which needs a map.
             place = place[parent]
         place[last] = value
     return manifest
 
 
 def _without_spot(value: object) -> object:
-    """Return labels, taints, or zones without those that say spot, by a key or a value of the provider or a team."""
+    """Return labels, taints, or zones without the items that contain "spot", in the key or in the value."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if "spot" not in f"{key}={item}".casefold()}
     return [item for item in value if "spot" not in str(item).casefold()] if isinstance(value, list) else value

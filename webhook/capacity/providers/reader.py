@@ -1,6 +1,6 @@
-"""Read a kind of node pool into the normalised `Pool`, as its ``CapacityProvider`` document says.
+"""Read node pools of one kind into the normalized `Pool`, according to the ``CapacityProvider`` document.
 
-A pool with missing fields or wrong types is read as far as possible; what could not be read is in ``Pool.problems``.
+The reader doesn't fail if fields are missing or have a wrong type. It lists them in ``Pool.problems``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.requirements import Requirements
 
 ANY_TYPE: Final = "*"
-"""The instance type of a pool that leaves it to something which can't be read, as a launch template."""
+"""The instance type of a pool that gets it from an object that can't be read, such as a launch template."""
 
 _SHOWN: Final = 60
-"""Characters of an unexpected value that are repeated in a problem."""
+"""Maximum characters of an unexpected value that a problem quotes."""
 
 
 class PoolReader(NodePoolReaderSpec):
-    """The reader of one kind of node pools, or of the templates that say which machines their nodes are.
+    """The reader of one kind of node pool, or of one kind of machine template.
 
     Attributes:
-        provider: name of the `CapacityProvider`.
-        facts: its document.
+        provider: the name of the `CapacityProvider`.
+        facts: the provider's document.
     """
 
     provider: str
@@ -50,12 +50,12 @@ class PoolReader(NodePoolReaderSpec):
 
     @cached_property
     def machines(self) -> Machines:
-        """Return what the provider's document says about its machines."""
+        """Return the facts about machines in the provider's document."""
         return Machines(self.facts)
 
     @cached_property
     def sizer(self) -> Sizer | None:
-        """Return the kind of object that sizes these pools. Return None if they say their size themselves."""
+        """Return the reader of the objects that size these pools. Return None if the pools contain their size."""
         by = self.size.sized_by
         if by is None:
             return None
@@ -63,38 +63,38 @@ class PoolReader(NodePoolReaderSpec):
 
     @property
     def capacity_query(self) -> Query:
-        """Return the expression of the field that says whether a pool is spot, or which template does."""
+        """Return the expression of the field that determines the capacity type, or that references the template."""
         template = self.template.from_ if self.template is not None else None
         places = (template, self.capacity.from_, self.requirements)
         return next(query for query in places if query is not None)
 
     @property
     def is_cluster(self) -> bool:
-        """Return whether the object is the cluster itself. All pools of the cluster are deleted with it."""
+        """Return whether the object is the cluster itself, so that all pools of the cluster are deleted with it."""
         return self.cluster is not None and self.cluster.text == "metadata.name"
 
     def written_path(self, query: Query) -> str:
-        """Return the path of a plain field as the user writes it."""
+        """Return the path of a plain field as users write it."""
         return query.text.removeprefix("spec.") if self.listed_in is not None else query.text
 
     def read(self, value: Mapping[str, Any]) -> Pool:
-        """Return the pool that a resource of this kind declares. Never raise for its contents."""
+        """Return the pool that a resource of this kind declares. Never raise because of its contents."""
         return _PoolParser(self, value).pool()
 
 
 class _PoolParser(QueryResults):
-    """The parser of one object, with the problems in it."""
+    """The parser of one object. It collects the problems of the object."""
 
     def __init__(self, reader: PoolReader, value: Mapping[str, Any]) -> None:
         super().__init__(value)
         self._reader = reader
 
     def pool(self) -> Pool:
-        """Return the pool that the object declares. Never raise for its contents."""
+        """Return the pool that the object declares. Never raise because of its contents."""
         reader, value = self._reader, self.value
         name = _text(at(value, ("metadata", "name"))) or _text(at(value, ("metadata", "generateName")))
         namespace = _text(at(value, ("metadata", "namespace")))
-        # The name of a template is no pool's.
+        # The name of a template isn't the name of a pool.
         labels = self._labels("" if reader.is_template else name)
         if reader.chosen_by:
             labels[reader.chosen_by] = name
@@ -111,7 +111,7 @@ class _PoolParser(QueryResults):
             (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
             *((case.because, case.when, case.passing) for case in reader.unusable if self.ask(case.when, doubt=True)),
         ]
-        # A lasting reason comes before one that passes.
+        # A permanent reason takes precedence over a temporary one.
         holding = (reason for reason in reasons if reason[0])
         blocked, where, passing = min(holding, key=itemgetter(2), default=("", None, False))
         usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
@@ -205,7 +205,7 @@ class _PoolParser(QueryResults):
         written = self.ask(query)
         if self.is_unread(query):
             return CapacityType.UNKNOWN
-        # An empty text in a Boolean field is a wrong value.
+        # In a boolean field, an empty string is a wrong value.
         if written is None or (written == "" and "true" not in capacity.meanings):
             return CapacityType(capacity.default)
         meant = capacity.meanings.get(str(written).casefold()) if isinstance(written, bool | str) else None
@@ -246,14 +246,14 @@ class _PoolParser(QueryResults):
             return "", count, Gpu.UNKNOWN
         if requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.gpus_of(requirements)
-        # The provider picks any of the types that a pool lists, whatever the Pods request.
+        # The provider picks any of the pool's types, regardless of the Pods' requests.
         if count == 0 and not types:
             return "", count, Gpu.NO
         gpu = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if gpu is Gpu.ANY else gpu
 
     def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
-        """Return which GPUs the pool's limits allow, and why they allow no nodes at all."""
+        """Return the presence of GPUs within the pool's limits, and the reason if the limits allow no nodes."""
         query = self._reader.size.limits
         limits = self.typed(query, dict, "not a map", doubt=True)
         if query is None or limits is None:
@@ -264,7 +264,7 @@ class _PoolParser(QueryResults):
         none = [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
         of_gpus = list(filter(self._reader.facts.gpu.resources.match, none))
         because = next((f"its limits allow 0 of {name}" for name in none if name not in of_gpus or gpu is Gpu.YES), "")
-        # If it is unknown whether the machines have GPUs, only those without remain.
+        # If the limits allow no GPUs and not all machines have GPUs, only machines without GPUs remain.
         return Gpu.NO if of_gpus and gpu is not Gpu.YES else gpu, because
 
     def _taints(self) -> tuple[Taint, ...]:
@@ -295,7 +295,7 @@ class _PoolParser(QueryResults):
         return labels
 
     def _label_keys(self, labels: Mapping[str, str], requirements: Requirements | None) -> frozenset[str] | None:
-        """Return the keys of all labels that the nodes may have. Return None if the pool does not say."""
+        """Return the keys of all labels that the nodes may have. Return None if that is unknown."""
         if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
@@ -313,7 +313,7 @@ class _PoolParser(QueryResults):
         return texts
 
     def _template(self, namespace: str) -> TemplateRef | None:
-        """Return the template to which the pool refers. Return None if it is of no kind that is read."""
+        """Return the template that the pool references. Return None if no reader reads its kind."""
         template = self._reader.template
         if template is None:
             return None
@@ -324,9 +324,9 @@ class _PoolParser(QueryResults):
         return kind, namespace, _text(at(reference, ("name",)))
 
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
-        """Return the cluster of the pool as `cluster_of` does; empty strings for this one, or if the pool does not say.
+        """Return the pool's cluster from `cluster_of`. Return empty strings for this cluster, or if the pool has none.
 
-        A pool whose cluster can't be read is in an unknown cluster: it has no fallback, and is none.
+        A pool whose cluster can't be read is in an unknown cluster: it has no fallback and is never a fallback.
         """
         query = self._reader.cluster
         if query is None:
@@ -339,7 +339,7 @@ class _PoolParser(QueryResults):
             return "", ""
         if not isinstance(written, str) or not written.strip("/"):
             where = query.place(self.value)
-            self.note(f"{where} is {'no name of a cluster' if isinstance(written, str) else 'not text'}")
+            self.note(f"{where} is not {'the name of a cluster' if isinstance(written, str) else 'text'}")
             return unknown
         other = self.ask(outside := self._reader.cluster_namespace)
         if outside is not None and not isinstance(other, str | None):
@@ -354,7 +354,7 @@ class _PoolParser(QueryResults):
 
 
 def _is_of(key: str, domains: Sequence[str]) -> bool:
-    """Return whether a label is of one of these domains or their subdomains; without domains any is."""
+    """Return whether a label is in one of these domains or their subdomains. Without domains, return True."""
     domain = key.rpartition("/")[0]
     return not domains or any(domain == parent or domain.endswith(f".{parent}") for parent in domains)
 
@@ -364,7 +364,7 @@ def _text(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return an unexpected value as a phrase."""
+    """Describe an unexpected value in a phrase."""
     if placeholder := placeholder_in(value):
         return f"the placeholder {placeholder}"
     if isinstance(value, bool | str):
