@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.integrations.conftest import Shell
 
 PAGE: Final = (ROOT / "docs/gitops.md").read_text()
-_PIECE: Final = re.compile(r"`examples/repos/([\w-]+)`:\n|```console\n(.*?)```", re.DOTALL)
+_PIECE: Final = re.compile(r"`examples/repos/([\w-]+)`[:.]\s|```console\n(.*?)```", re.DOTALL)
 _COMMAND: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 

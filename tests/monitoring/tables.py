@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "manifests" / "monitoring" / "rules.yaml"
+OPERATE: Final = ROOT / "docs" / "operate.md"
 TESTED_RULES: Final = Path(__file__).parent / "rules.yaml"
 OPERATOR_RULES: Final = ROOT / "manifests" / "components" / "monitoring" / "prometheusrule.yaml"
 REHEARSAL: Final = Path(__file__).with_name("rehearsal.json")
@@ -108,12 +110,12 @@ def alerts() -> list[dict[str, Any]]:
 def alert_table() -> str:
     """Return the table of all alerts for the page with the runbooks."""
     rows = ["| alert | severity | fires when | after | go to |", "|---|---|---|---|---|"]
+    headings = re.findall(r"^## (.*)$", OPERATE.read_text(), re.MULTILINE)
+    names = {heading.lower().replace(" ", "-"): heading.lower() for heading in headings}
     for alert in alerts():
         anchor = alert["annotations"]["runbook_url"].partition("#")[2]
         cells = (alert["alert"], alert["labels"]["severity"], alert["annotations"]["summary"])
-        rows.append(
-            f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {alert['for']} | [{anchor.replace('-', ' ')}](#{anchor}) |"
-        )
+        rows.append(f"| `{cells[0]}` | {cells[1]} | {cells[2]} | {alert['for']} | [{names[anchor]}](#{anchor}) |")
     return "\n".join(rows)
 
 

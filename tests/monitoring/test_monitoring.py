@@ -16,6 +16,7 @@ from prometheus_client import generate_latest
 
 from tests.monitoring.prometheus import TIMEOUT_SECONDS, program, running
 from tests.monitoring.tables import (
+    OPERATE,
     OPERATOR_RULES,
     ROOT,
     RULES,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from tests.server.harness import Process
 
 BOARD: Final = json.loads((ROOT / "manifests" / "monitoring" / "board.json").read_text())
-OPERATE: Final = (ROOT / "docs" / "operate.md").read_text()
 RULES_TESTS: Final = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
 
 PANELS: Final = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel["targets"]]
@@ -193,7 +193,7 @@ def test_an_alert_has_severity_duration_description_and_runbook(alert: dict[str,
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert alert["for"]
     anchor = alert["annotations"]["runbook_url"].partition("docs/operate.md#")[2]
-    headings = {text.lower().replace(" ", "-") for text in re.findall(r"^## (.*)$", OPERATE, re.MULTILINE)}
+    headings = {text.lower().replace(" ", "-") for text in re.findall(r"^## (.*)$", OPERATE.read_text(), re.MULTILINE)}
     assert anchor in headings
     above = RULES.read_text().partition(f"      - alert: {alert['alert']}\n")[0].splitlines()[-1]
     assert above.startswith("      # "), "say where the thresholds come from"

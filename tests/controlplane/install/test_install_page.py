@@ -135,7 +135,10 @@ def test_the_emergency_commands_of_the_page_work(empty: Cluster) -> None:
         terminal = Terminal(kubectl, spotgate.directory)
         refused = kubectl.run("delete", pools, "h100", "--dry-run=server")
         assert "[on-demand-fallback]" in refused.stderr
-        terminal.run(*commands(OPERATE["An emergency change while spotgate runs"]))
+        *change, cleanup = commands(OPERATE["An emergency change while spotgate runs"])
+        terminal.run(*change)
+        kubectl("annotate", pools, "h100-spot", "spotgate.dev/break-glass=INC-1234: no other capacity")
+        terminal.run(cleanup)
         spotgate.stop()
         look, grow, rolled_out = commands(OPERATE["Cold start"])
         terminal.run(look)
@@ -257,12 +260,12 @@ def test_eks_with_an_overlay_cni_install_and_remove(installation: Installation) 
     installation.copy("eks-overlay-cni")
     own = {"metadata": {"name": "ours"}, "spec": {"domains": ["example.com"]}}
     policy = {"apiVersion": "spotgate.dev/v1", "kind": "ReservedLabels", **own}
-    component, line = re.findall(r"```yaml\n(.*?)```", PAGE["Policies of your own"], re.DOTALL)
+    component, components = re.findall(r"```yaml\n(.*?)```", PAGE["Policies of your own"], re.DOTALL)
     folder = installation.kustomization.with_name("own")
     folder.mkdir()
     (folder / "team.yaml").write_text(yaml.safe_dump(policy))
     (folder / "kustomization.yaml").write_text(component)
-    installation.edit(r"^images:\n", line)
+    installation.edit(r"^images:\n", components.removeprefix("components:\n  # ...\n") + r"\g<0>")
     installation.edit(r"\.\./\.\./webhooks", "webhooks.yaml")
     installation.run(*commands(PAGE["Policies of your own"]))
     with enforced(installation, self_managed, "deny") as replica:
@@ -374,6 +377,6 @@ def test_a_missing_image_a_missing_pool_and_two_modes_are_rejected(installation:
     installation.copy("gke")
     installation.choose("audit-only\n  - ../../components/strict", instead_of="audit-only")
     both = kubectl.run("apply", f"--kustomize={installation.kustomization.parent}")
-    (said,) = re.findall(r"an error: `(.*?)`", PAGE["Audit, warn, deny"])
+    (said,) = re.findall(r"kustomize fails: `(.*?)`", PAGE["Audit, warn, deny"])
     assert both.returncode == 1
     assert re.search(rf"/components/strict': .*{said}", both.stderr)
