@@ -187,7 +187,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     pods_only: bool = False
     entries: Mapping[str, str] = msgspec.field(default_factory=dict)
     writes: tuple[str, ...] = ()
-    not_exported: str = "`export vap` has no translation of its kind"
+    not_exported: str = "`export vap` can't translate its kind"
 
     @property
     def slug(self) -> str:

@@ -78,12 +78,12 @@ def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Ru
     lines = re.findall(r"^.*/policies/[\w-]+\.yaml:\d+:\d+: (.*)$", done.err, re.MULTILINE)
     assert len(lines) == len(done.err.splitlines())
     assert {
-        "eviction-strategy: not exported: it asks who owns a Pod, and where it can land",
+        "eviction-strategy: not exported: it checks the owner of a Pod, and the nodes that it can run on",
         "graceful-termination: not exported: it changes Pods",
         "on-demand-fallback: not exported: it looks up the cluster's node pools",
         "reserved-labels: spotgate.dev keys without effect aren't checked: they only cause warnings",
         "reserved-namespaces: names of namespaces in cw-* are admitted: Kubernetes doesn't know the cluster's provider",
-        "node-pool-rules: not exported: while the webhook is down, node pools are refused anyway",
+        "node-pool-rules: not exported: while the webhook is down, the API server rejects node pools anyway",
     } <= set(lines)
     exported = {name.partition(".")[0] for name in policies(done.out)}
     assert exported == {"reserved-labels", "reserved-namespaces"}

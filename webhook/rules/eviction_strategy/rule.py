@@ -94,7 +94,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:  # noqa: ARG002 - the Pod is enough
         """Yield a violation for each eviction label that has no effect, or more effect than its author expects."""
         if self._is_unchanged(subject):
-            subject.trace.say("the request changes nothing about how the Pod may be evicted")
+            subject.trace.say("the request doesn't change how the Pod can be evicted")
             return
         yield from self.levels.lowered(self._find(subject))
 
@@ -115,7 +115,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if subject.template and subject.request.kind.kind == "DaemonSet":
             yield from self._on_sunk(pod, graceful=graceful)
         if not (interruptible or graceful):
-            subject.trace.say("no label of CoreWeave's allows it to be evicted")
+            subject.trace.say("no CoreWeave label allows its eviction")
             return
         keys = self.spec.interruptible.key, self.spec.graceful.key
         if interruptible and graceful:
@@ -307,7 +307,7 @@ def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> boo
 
 def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec is enough
     if spec.interruptible.key == spec.graceful.key:
-        text = f"{spec.graceful.key} is the key of `interruptible` too: what one of them means, the other contradicts"
+        text = f"{spec.graceful.key} is also the key of `interruptible`, which contradicts this label"
         raise SpecError(("graceful", "key"), text)
     labels = (spec.interruptible, spec.graceful)
     return EvictionStrategy(
@@ -322,7 +322,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
 KIND: Final = PolicyKind(
     name="EvictionStrategy",
     spec=EvictionStrategySpec,
-    not_exported="it asks who owns a Pod, and where it can land",
+    not_exported="it checks the owner of a Pod, and the nodes that it can run on",
     compile=_compile,
     lint=lint,
     rules=lambda _: rules_for([("", "pods")], "CREATE", "UPDATE"),

@@ -158,7 +158,7 @@ class ResourceChecks(msgspec.Struct, frozen=True):
 
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None, trace: Trace) -> Iterator[Violation]:
         """Yield the violations of an object in the fields that the request changes."""
-        trace.say("%s fields and %s checks of this kind are looked at", len(self.fields), len(self.checks))
+        trace.say("evaluating %s fields and %s checks of this kind", len(self.fields), len(self.checks))
         wrong: set[str] = set()
         for field in self.fields:
             for violation in field.judge(value, old):

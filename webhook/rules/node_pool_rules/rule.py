@@ -115,7 +115,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
                 if check.enforcement is not Enforcement.OFF
             ),
         )
-    what = "node pools that a CapacityProvider reads, and what its own `resources` describes"
+    what = "node pools that a CapacityProvider reads, and the resources in its own `resources`"
     expect_judged(spec.match, (*_rules(facts), *rules_for(checks, *_OPERATIONS)), what)
     karpenter, diversity = spec.karpenter, spec.karpenter.diversification
     return NodePoolRules(
@@ -145,7 +145,7 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
 KIND: Final = PolicyKind(
     name="NodePoolRules",
     spec=NodePoolRulesSpec,
-    not_exported="while the webhook is down, node pools are refused anyway",
+    not_exported="while the webhook is down, the API server rejects node pools anyway",
     compile=_compile,
     rules=_rules,
 )

@@ -95,11 +95,11 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if subject.request.sub_resource == "scale":
             yield from self._scale(subject, readers, view)
         elif subject.request.sub_resource:
-            subject.trace.say("%s can't change what a pool needs or gives", subject.request.path)
+            subject.trace.say("%s can't change whether a pool needs or provides a fallback", subject.request.path)
         elif readers.any.is_template:
             yield from self._template(subject, readers, view)
         elif (same := _same_spec(subject)) and not _gets_owners(subject):
-            subject.trace.say("the request leaves spec as it is")
+            subject.trace.say("the request doesn't change spec")
         else:
             reader = readers.of(new or subject.old_object or {})
             before = self._before(subject, readers, view)
@@ -133,7 +133,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         request = subject.request
         before = _known(readers, request, view)
         if before is None:
-            subject.trace.say("the cluster has no %s %s: nothing to say", readers.any.kind, request.name)
+            subject.trace.say("not evaluated: the cluster has no %s %s", readers.any.kind, request.name)
             return
         reader = next(candidate for candidate in readers.readers if candidate.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
@@ -143,7 +143,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         """Evaluate a request for a machine template, for each pool that uses the template."""
         old, new = (readers.read(value) if value else None for value in (subject.old_object, subject.object))
         if _same_spec(subject):
-            subject.trace.say("the request leaves spec as it is")
+            subject.trace.say("the request doesn't change spec")
             return
         if view.pools is None:
             if self.fallbacks.demand_of(new) is not None or old is not None:
@@ -201,10 +201,10 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
     def _judge(self, subject: Subject, change: PoolChange, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after
         if after is not None and after.deleting:
-            subject.trace.say("%s is being deleted: its updates are not judged", after)
+            subject.trace.say("%s is being deleted: its updates are not evaluated", after)
             return
         if after is None and change.reader.is_cluster:
-            subject.trace.say("%s is the cluster itself: its spot pools go with it", before)
+            subject.trace.say("%s is the cluster itself: its spot pools are deleted with it", before)
             return
         if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
             yield self.findings.superchip(change, after)
@@ -214,7 +214,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         gives_less = offered is not None and offered != self.fallbacks.offer_of(after)
         worse: list[LostCoverage] = []
         if not needs_more and not gives_less:
-            subject.trace.say("the request changes neither what the pool needs nor what it gives as a fallback")
+            subject.trace.say("the request doesn't change whether the pool needs or provides a fallback")
         elif view.pools is None:
             yield unknown_pools(view)
         else:
@@ -326,7 +326,7 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
         if name not in facts.providers:
             problem = f"there is no CapacityProvider {name!r}{did_you_mean(name, facts.providers)}"
             raise SpecError(("requireByProvider", name), problem)
-    what = "node pools that a CapacityProvider reads, and what sets their size"
+    what = "node pools that a CapacityProvider reads, and objects that set their size"
     expect_judged(spec.match, _rules(facts), what)
     providers = facts.providers.values()
     fallbacks = Fallbacks(spec.require, spec.require_by_provider, facts.providers)

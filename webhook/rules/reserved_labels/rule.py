@@ -119,7 +119,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if allowed is not None and allowed.match(key):
                 subject.trace.say("label %s is reserved, and allowed on %s", key, place.resource)
             elif key in before and before[key] == place.keys[key]:
-                subject.trace.say("label %s is reserved, and was there before", key)
+                subject.trace.say("label %s is reserved, and existed before", key)
             else:
                 yield key, place.field, place.resource
 

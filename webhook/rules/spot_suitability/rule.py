@@ -262,7 +262,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
 KIND: Final = PolicyKind(
     name="SpotSuitability",
     spec=SpotSuitabilitySpec,
-    not_exported="it asks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
+    not_exported="it checks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
     compile=_compile,
     lint=lint,
     rules=lambda _: (PODS_CREATE,),
