@@ -1,4 +1,4 @@
-"""Benchmarks of the command line: its start, and its throughput of manifests."""
+"""Benchmarks of the command line: the startup time, and the throughput of `check`."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Ran(msgspec.Struct):
 
 
 def run(*command: str, exits: Collection[int] = (0,)) -> Ran:
-    """Run a command, and assert that it exits with one of these codes."""
+    """Run a command, and assert that its exit code is one of these."""
     child = [sys.executable, "-I", "-S", str(Path(__file__).with_name("child.py")), *command]
-    # As in an installed program, let Python use cached byte code.
+    # Let Python use cached byte code, as an installed program does.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     ran = msgspec.json.decode(
         subprocess.run(child, check=True, capture_output=True, env=environment).stdout,  # noqa: S603
         type=Ran,
     )
-    assert ran.exit in exits, f"{command} ended with {ran.exit}"
+    assert ran.exit in exits, f"{command} exited with {ran.exit}"
     return ran
 
 
 def startup(folder: Path, *, rounds: int) -> Section:
-    """Measure the start of the command line, and a verdict on one Pod."""
+    """Measure the start of the command line with a check of one Pod."""
     file = folder / "pod.json"
     file.write_bytes(msgspec.json.encode(samples.pod(containers=1, variables=3)))
     commands = {
@@ -67,7 +67,7 @@ def startup(folder: Path, *, rounds: int) -> Section:
 
 
 def checking(folder: Path, *, rounds: int, count: int) -> Section:
-    """Measure ``check`` on ``count`` manifests and on five times as many: in separate files, with pools, and in one."""
+    """Measure ``check`` on ``count`` and ``5 * count`` manifests: in files, in files with pools, and in one file."""
     most = 5 * count
     manifests = [samples.manifest(number) for number in range(most)]
     state = folder / "pools.json"
@@ -91,5 +91,5 @@ def checking(folder: Path, *, rounds: int, count: int) -> Section:
         title=f"spotgate check, manifests of {manifests[0].count(chr(10))} lines",
         columns=("in", "manifests/s", "wall s", "peak MiB"),
         rows=rows,
-        note="A process per core, or one for one file; memory of the largest. With --state, half of the Pods use spot.",
+        note="A process per core, or one for one file. Memory of the largest. With --state, half of the Pods use spot.",
     )

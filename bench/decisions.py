@@ -1,4 +1,4 @@
-"""Latency of a decision in this process, from the bytes of the review to those of the response."""
+"""Benchmark of a decision in this process, from the bytes of the review to the bytes of the response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPLICASET_CONTROLLER = User(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A review in one phase, with the bundle and the view that judge it."""
+    """A review in one phase, and the bundle and the cluster view for its decision."""
 
     name: str
     phase: Phase
@@ -44,7 +44,7 @@ class Case:
     view: ClusterView
 
     def answer(self) -> bytes:
-        """Decide as the server does, from the bytes of the review to those of the response."""
+        """Return the server's answer to the review."""
         index = self.bundle.index
         request = decode_review(self.data)
         route = index.route(self.phase, request)
@@ -87,14 +87,14 @@ class Recorder:
 
 
 def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
-    """Return the two reviews of a ReplicaSet's Pod; the one for /validate includes the patch."""
+    """Return the reviews of a ReplicaSet's Pod: for /mutate, and for /validate with the patch applied."""
     recorder = Recorder(bundle, view)
     recorder.admit(name, Request(operation="CREATE", object=pod, user=REPLICASET_CONTROLLER))
     return recorder.cases
 
 
 def example_cases(bundle: Bundle) -> list[Case]:
-    """Return all reviews of the manifests in ``examples/`` and of the Pods of their workloads."""
+    """Return the reviews of all manifests in ``examples/``, and of their workloads' Pods."""
     cases: list[Case] = []
     for example in EXAMPLES:
         recorder = Recorder(bundle, FileState([HERE / example.cluster], bundle.providers).view())
@@ -107,7 +107,7 @@ def example_cases(bundle: Bundle) -> list[Case]:
 
 
 def latency(cases: list[Case], *, rounds: int, calls: int) -> Section:
-    """Measure the decision on every case."""
+    """Measure the decisions of all cases."""
     taken = _timed(cases, rounds=rounds, calls=calls)
     return Section(
         title="Decision, us",
@@ -125,20 +125,20 @@ def flatness(cases: list[Case], *, rounds: int, calls: int, more: int = 100) -> 
         bundle = load_bundle([SHIPPED, Path(folder)])
     crowded = [replace(case, bundle=bundle) for case in cases]
     taken = [p50 for p50, _ in _timed([*cases, *crowded], rounds=rounds, calls=calls)]
-    alone, beside = taken[: len(cases)], taken[len(cases) :]
+    few, many = taken[: len(cases)], taken[len(cases) :]
     return Section(
         title=f"Decision with {more} more policies that don't match, us",
         columns=("review", "shipped policies p50", f"{more} more p50", "ratio"),
         rows=[
             (f"{case.phase}: {case.name}", before, after, after / before)
-            for case, before, after in zip(cases, alone, beside, strict=True)
+            for case, before, after in zip(cases, few, many, strict=True)
         ],
         note="Half are for other resources, half for Pods in other namespaces.",
     )
 
 
 def _timed(cases: list[Case], *, rounds: int, calls: int) -> list[tuple[float, float]]:
-    """Return p50 and p99 of each case in microseconds: medians over rounds in which the cases take turns."""
+    """Return p50 and p99 of each case in microseconds, as medians over rounds. In each round, the cases take turns."""
     spreads: list[list[tuple[float, float]]] = [[] for _ in cases]
     for _ in range(rounds):
         for case, spread in zip(cases, spreads, strict=True):
@@ -148,7 +148,7 @@ def _timed(cases: list[Case], *, rounds: int, calls: int) -> list[tuple[float, f
 
 
 def _once(case: Case) -> float:
-    """Return the microseconds of CPU time, which exclude other work of the machine; a decision waits for nothing."""
+    """Return the CPU time in microseconds, which excludes other work on the machine. A decision never waits."""
     start = thread_time_ns()
     case.answer()
     return (thread_time_ns() - start) / 1000

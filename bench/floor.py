@@ -1,6 +1,6 @@
-"""``make bench-floor``: measure the on-demand floor under load, and while leaders die or pause. Linux only.
+"""``make bench-floor``: measure the on-demand floor under load, and while leaders are killed or paused. Linux only.
 
-The checker of `tests.controlplane.floor.harness` counts violations. The exit code is 1 if there are any.
+The checker of `tests.controlplane.floor.harness` counts violations. The exit code is 1 if it finds a violation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _RATE: Final = 20
-"""Pods per second, for the cost of the gate."""
+"""Pods per second, to measure the cost of the scheduling gate."""
 _PODS: Final = 200
 _AT_ONCE: Final = 1000
 _TERM_SECONDS: Final = 10.0
@@ -61,8 +61,8 @@ def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -
         began = time.monotonic()
         for number in range(_PODS):
             time.sleep(max(0.0, began + number / _RATE - time.monotonic()))
-            thing = workload(f"d{number}", 1, annotations)
-            answer = api.create(f"/apis/apps/v1/namespaces/{where}/deployments", thing)
+            manifest = workload(f"d{number}", 1, annotations)
+            answer = api.create(f"/apis/apps/v1/namespaces/{where}/deployments", manifest)
             if answer.message:
                 raise RuntimeError(answer.message)
         deadline = time.monotonic() + 60
@@ -102,7 +102,7 @@ class Binding(Checker):
 
 
 class Relay:
-    """A relay to the API server on a thread. Its connections can be cut. Use it as a context manager."""
+    """A relay to the API server that runs on a thread and can cut its connections. Use it as a context manager."""
 
     def __init__(self, url: str) -> None:
         self._relay = CuttableApiServer(int(url.rpartition(":")[2]))
@@ -132,7 +132,7 @@ class Relay:
 
 @contextlib.contextmanager
 def meanwhile(events: Events, seconds: float) -> Iterator[None]:
-    """Run events in another thread during the block, and wait for them."""
+    """Run events on another thread during the block, and wait for them to finish."""
     thread = threading.Thread(target=lambda: events.run_for(seconds))
     thread.start()
     yield
@@ -140,7 +140,7 @@ def meanwhile(events: Events, seconds: float) -> Iterator[None]:
 
 
 def kill_each(running: Controllers, seconds: float) -> int:
-    """Kill and restart each leader some time after its election, for ``seconds``. Return their number."""
+    """Kill each leader some time after its election, and restart it. Repeat for ``seconds``, and return the count."""
     ends, killed = time.monotonic() + seconds, 0
     while time.monotonic() < ends:
         leader = running.wait_for_leader()
@@ -153,7 +153,7 @@ def kill_each(running: Controllers, seconds: float) -> int:
 
 
 def pause(running: Controllers) -> None:
-    """Pause a leader until it has a successor, and then resume it."""
+    """Pause a leader until another leader is elected, and then resume it."""
     leader = running.wait_for_leader()
     os.killpg(leader.pid, signal.SIGSTOP)
     running.wait_for_leader(leader)
@@ -196,7 +196,7 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Rel
 def chaos(
     cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, where: str, count: int
 ) -> Iterator[tuple[str | float, ...]]:
-    """Yield a row for each fault during random events."""
+    """Yield a row for each fault, which happens during random events."""
     events = Events(cluster, where, workloads=50)
     events.create()
 
@@ -227,7 +227,7 @@ def chaos(
 
 
 def gone(running: Controllers) -> None:
-    """Kill both controllers, and restart them later."""
+    """Kill both controllers, and restart them after 20 seconds."""
     running.kill()
     time.sleep(20)
     running.start()

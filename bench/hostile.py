@@ -28,10 +28,10 @@ Json = dict[str, Any]
 
 
 class Attack(NamedTuple):
-    """A request designed to be expensive.
+    """A request that is designed to be expensive.
 
     Attributes:
-        title: the excess in the object, or an amount just within the limits.
+        title: the kind and amount of data, which exceeds the limits or just satisfies them.
         resource: the plural and the group, such as ``nodepools.karpenter.sh``.
         object: the object to create, or to update from ``old``.
     """
@@ -43,7 +43,7 @@ class Attack(NamedTuple):
 
 
 def attacks() -> Iterator[Attack]:
-    """Yield the attacks one by one, because all together need much memory."""
+    """Yield the attacks one by one, because all of them together need much memory."""
     yield from _pods()
     yield from _constraints()
     yield from _pod_parts()
@@ -93,7 +93,7 @@ def _constraints() -> Iterator[Attack]:
         yield Attack(f"Pod on spot, {count:,} values of a requirement", PODS, pod(SPOT, affinity=affinity))
     affinity = _affinity([[_in(POOL_LABEL, ["a"])]] * 100)
     both = pod(SPOT, affinity=affinity, nodeSelector=_map(250))
-    yield Attack("Pod on spot, 100 terms beside 250 nodeSelector keys", PODS, both)
+    yield Attack("Pod on spot, 100 terms and 250 nodeSelector keys", PODS, both)
     for count in (250, 30_000):
         preferred = [{"weight": 1, "preference": {"matchExpressions": [_in("a", ["b"])]}}] * count
         prefer = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
@@ -328,7 +328,7 @@ def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Sect
         before = _memory("VmRSS")
         for phase in Phase:
             start = process_time()
-            with suppress(BadReviewError):  # nested too deeply: the whole review is rejected
+            with suppress(BadReviewError):  # spotgate rejects a review that is nested too deeply
                 Case(name=attack.title, phase=phase, data=data, bundle=bundle, view=view).answer()
             taken.append((process_time() - start) * 1000)
         peak = _memory("VmHWM")

@@ -1,6 +1,6 @@
-"""A load generator: persistent TLS connections to 127.0.0.1, each sending the next request when it has its answer.
+"""A load generator with persistent TLS connections to 127.0.0.1. Each sends the next request after it gets an answer.
 
-It builds requests once and hardly parses answers, so that it costs less than any server it measures. It prints a JSON
+It builds requests once and hardly parses answers, so that it costs less than the measured server. It prints a JSON
 object: the elapsed seconds, the server's CPU seconds in that time, and the median latency of each phase.
 """
 
@@ -23,13 +23,13 @@ _DEADLINE: Final = 60
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of all threads of a process, more precise than the clock ticks of ``stat``."""
+    """Return the CPU time of all threads of a process, more precisely than the clock ticks of ``stat``."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 class Client:
-    """A non-blocking connection, on which the phases take turns."""
+    """A non-blocking connection that sends requests of the phases in turn."""
 
     def __init__(self, port: int, context: ssl.SSLContext, requests: dict[str, bytes], first: int) -> None:
         plain = socket.create_connection(("127.0.0.1", port), timeout=_DEADLINE)
@@ -69,7 +69,7 @@ class Client:
 
 
 def run(port: int, pid: int, folder: Path, connections: int, count: int) -> dict[str, object]:
-    """Send ``count`` requests over these connections; mutate.json and validate.json in the folder are the bodies."""
+    """Send ``count`` requests over these connections, with the bodies in ``mutate.json`` and ``validate.json``."""
     requests = {phase: _request(phase, (folder / f"{phase}.json").read_bytes()) for phase in PHASES}
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     clients = [Client(port, context, requests, number) for number in range(connections)]

@@ -1,4 +1,4 @@
-"""Time and memory of a rehearsal: all Pods run, half of the nodes are spot, and the rehearsal loses a tenth of those.
+"""Measure the time and memory of rehearsals that lose a tenth of the spot nodes. Half of the nodes are spot.
 
 Run as `python -m bench.rehearse [NODES PODS]...`.
 """
@@ -28,7 +28,7 @@ READY = [
 
 
 def cluster(nodes: int, pods: int) -> Iterator[dict[str, Any]]:
-    """Yield a cluster's objects, as in `kubectl get -o json`: workloads, and Nodes with room for a tenth more."""
+    """Yield a cluster's objects, as `kubectl get -o json` prints them. The Nodes have room for a tenth more Pods."""
     share = pods // nodes
     for number in range(nodes):
         resources = {"cpu": str(2 * share + share // 5 + 1), "memory": "256Gi", "pods": "110"}
@@ -45,7 +45,7 @@ def cluster(nodes: int, pods: int) -> Iterator[dict[str, Any]]:
 
 
 def deployment(name: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
-    """Yield a Deployment, its ReplicaSet, its budget, and its Pods, spread over the nodes in turn."""
+    """Yield a Deployment, its ReplicaSet, its budget, and its running Pods, which the nodes get in turn."""
     labels = {"app": name, "pod-template-hash": "1"}
     spec = {
         "containers": [{"name": "main", "image": "acme/app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}]
@@ -108,7 +108,7 @@ def deployment(name: str, first: int, nodes: int) -> Iterator[dict[str, Any]]:
 
 
 def measure(nodes: int, pods: int, runs: int) -> None:
-    """Print the time and memory of a rehearsal of a cluster with this size."""
+    """Print the time and memory of a rehearsal of a cluster of this size."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cluster.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(cluster(nodes, pods))}))
@@ -124,8 +124,8 @@ def measure(nodes: int, pods: int, runs: int) -> None:
                 except subprocess.TimeoutExpired:
                     continue
         took = time.monotonic() - started
-        said = json.loads(result.read_bytes())
-    summary = {key: f"{span['min']:g}-{span['max']:g}" for key, span in said["summary"].items() if key != "verdict"}
+        spans = json.loads(result.read_bytes())["summary"]
+    summary = {key: f"{span['min']:g}-{span['max']:g}" for key, span in spans.items() if key != "verdict"}
     print(f"{nodes:,} nodes, {pods:,} Pods, {runs} run(s): {took:.0f} s, {most:.1f} GB of memory at most; {summary}")
 
 

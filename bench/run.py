@@ -67,7 +67,7 @@ def number(value: float) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="make a few calls of each, to check that it works")
+    parser.add_argument("--quick", action="store_true", help="make only a few calls, to test the benchmark")
     options = parser.parse_args()
     console = Console(width=120, highlight=False)
     console.print(

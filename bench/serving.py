@@ -1,4 +1,4 @@
-"""The real server over TLS, compared with an echo server on the same core: requests/s, CPU, latency, memory."""
+"""Benchmark of the server over TLS, compared with an echo server on the same core: requests/s, CPU, latency, memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Server:
 
 
 def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list[Section]:
-    """Measure requests per core, latency, and memory. ``folder`` has the cluster's state in state.yaml."""
+    """Measure requests per core, latency, and memory. ``folder`` contains the cluster's state in state.yaml."""
     answers = {case.phase: case.answer() for case in cases}
     for case in cases:
         (folder / f"{case.phase}.json").write_bytes(case.data)
@@ -79,7 +79,7 @@ def serving(folder: Path, cases: list[Case], *, rounds: int, count: int) -> list
     command += ["--listen", "127.0.0.1:0", "--ops", "127.0.0.1:0", "--state", str(folder / "state.yaml")]
     with _running(echo_command, folder / "echo.log") as echo, _running(command, folder / "serve.log") as spotgate:
         for case in cases:
-            assert _post(spotgate.port, case, folder) == answers[case.phase], "the server answers something else"
+            assert _post(spotgate.port, case, folder) == answers[case.phase], "the server's answer differs"
         before = spotgate.rss()
         alone = max(count // 10, 100)
         single = {server: server.load(folder, connections=1, count=alone) for server in (echo, spotgate)}
@@ -124,7 +124,7 @@ def _throughput(echo: list[Measured], spotgate: list[Measured], count: int) -> S
         columns=("server", "requests/s", "core used, %", "CPU ms/request", "requests per CPU second"),
         rows=[row("aiohttp echo", bare), row("spotgate", ours), row("spotgate / echo", ratios)],
         note=f"{CONNECTIONS} connections, /mutate and /validate in turns, rounds of {count:,} requests in turns. "
-        "If a server used less than the whole core, other work interfered: then only the CPU columns are valid.",
+        "If a server used less than the whole core, other work interfered, and only the CPU columns are valid.",
     )
 
 

@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 PYTHON = Path(sys.base_prefix)
 LIBRARY = PYTHON / f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
 ENVIRONMENT = Path("/opt/spotgate")
-# Excluded from the standard library: tests, installers, and what needs a terminal, display, database, or compiler.
+# Excluded from the standard library: tests, installers, and modules for terminals, displays, databases, or compilers.
 LEFT_OUT = (
     "config-*", "curses", "dbm", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "sqlite3", "test",
     "tests", "tkinter", "turtledemo", "venv", "_curses*", "_dbm*", "_gdbm*", "_sqlite3*", "_tkinter*", "_test*",
     "readline*", "__pycache__", "*.a",
 )  # fmt: skip
-# Excluded from the environment: a second copy in the CEL library, and its extensions, which nothing imports: 53 MB.
+# Excluded from the environment: a second copy in the CEL library, and its extensions. Nothing imports these 53 MB.
 NOT_IMPORTED = ("bazel-project", "ext", "[Aa]ctivate*", "__pycache__")
 BILL = Path("usr/share/spotgate/sbom.cdx.json")
-ACCOUNT = "65532"  # as in manifests/base; the usual number of images without a shell
+ACCOUNT = "65532"  # as in manifests/base; the usual user ID of images without a shell
 
 
 def main(root: Path) -> None:
-    """Create the folder that becomes the image."""
+    """Create the root folder of the image."""
     for name in ("lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
-        if Path("/", name).is_symlink():  # a link to the folder below /usr; arm64 has no lib64
+        if Path("/", name).is_symlink():  # it links to the folder in /usr; arm64 has no lib64
             copy(Path("/", name), root)
     copy(LIBRARY, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
     copy(ENVIRONMENT, root, ignore=shutil.ignore_patterns(*NOT_IMPORTED))
@@ -49,14 +49,14 @@ def main(root: Path) -> None:
     libraries = {file for file in linked_by(binaries) if not file.is_relative_to(root)}
     owners = {copy_library(file, root) for file in libraries} - {""}
     packages = sorted(copy_notices(owner, root) for owner in owners)
-    for each in ("etc/ssl/certs/ca-certificates.crt", "etc/os-release", "etc/nsswitch.conf"):
-        if Path("/", each).exists():
-            copy(Path("/", each), root)
+    for name in ("etc/ssl/certs/ca-certificates.crt", "etc/os-release", "etc/nsswitch.conf"):
+        if Path("/", name).exists():
+            copy(Path("/", name), root)
     write(root / "etc/passwd", f"spotgate:x:{ACCOUNT}:{ACCOUNT}::/:/sbin/nologin\n")
     write(root / "etc/group", f"spotgate:x:{ACCOUNT}:\n")
     (root / "tmp").mkdir(mode=0o1777)
     (root / "tmp").chmod(0o1777)
-    # Compile now: the root is read-only, so each start would compile again. By content, because times differ by build.
+    # Compile now, because each start on a read-only root would compile again. Use hashes, because file times vary.
     for folder in (LIBRARY, ENVIRONMENT):
         compileall.compile_dir(
             root / folder.relative_to("/"),
@@ -69,7 +69,7 @@ def main(root: Path) -> None:
 
 
 def copy(source: Path, root: Path, **options: Any) -> None:
-    """Copy a file, a link or a folder to the same place below the root."""
+    """Copy a file, link, or folder to the same path below the root."""
     target = root / source.relative_to("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir() and not source.is_symlink():
@@ -79,24 +79,24 @@ def copy(source: Path, root: Path, **options: Any) -> None:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file and the folders above it."""
+    """Write a file, and create its parent folders."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
 
 def linked_by(files: Iterable[Path]) -> set[Path]:
     """Return the shared libraries that any of the files links to, directly or indirectly."""
-    said = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
-    return {Path(name) for name in re.findall(r"(/\S+) \(0x", said)}
+    output = subprocess.run(["ldd", *files], capture_output=True, text=True, check=False).stdout
+    return {Path(name) for name in re.findall(r"(/\S+) \(0x", output)}
 
 
 def copy_library(file: Path, root: Path) -> str:
-    """Copy a library with the name that the linker uses, and return its Debian package."""
+    """Copy a library and the link that the linker uses. Return the library's Debian package, or an empty string."""
     real = file.resolve()
-    for each in (real, file):
-        if not (root / each.relative_to("/")).exists():
-            copy(each, root)
-    # Before Debian 13, dpkg lists files with their names from before /lib became a link to /usr/lib.
+    for path in (real, file):
+        if not (root / path.relative_to("/")).exists():
+            copy(path, root)
+    # Before Debian 13, dpkg lists paths in /lib, although /lib is a link to /usr/lib.
     for name in (real, Path("/", real.relative_to("/usr"))):
         done = subprocess.run(["dpkg", "--search", name], capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -105,7 +105,7 @@ def copy_library(file: Path, root: Path) -> str:
 
 
 def copy_notices(package: str, root: Path) -> tuple[str, str, str]:
-    """Copy a package's license, and its entry for scanners. Return its name, version, and architecture."""
+    """Copy a package's license, and its dpkg entry for scanners. Return its name, version, and architecture."""
     name = package.partition(":")[0]
     copy(Path("/usr/share/doc", name, "copyright"), root)
     entry = subprocess.run(["dpkg", "--status", package], capture_output=True, text=True, check=True).stdout
@@ -115,7 +115,7 @@ def copy_notices(package: str, root: Path) -> tuple[str, str, str]:
 
 
 def bill_of_materials(packages: Iterable[tuple[str, str, str]]) -> str:
-    """Return the CycloneDX document of the image: Python packages, Python, and Debian packages."""
+    """Return the CycloneDX document of the image. It lists Python packages, Python, and Debian packages."""
     command = [
         sys.executable,
         "-m",

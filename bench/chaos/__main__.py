@@ -1,6 +1,6 @@
 """``make chaos``: send 20 writes a second to a real API server during faults, and count the wrong verdicts.
 
-docs/reliability.md has the figures of one run. Linux only. The exit code is 1 if a forbidden outcome occurred.
+docs/reliability.md has the figures of one run. Linux only. The exit code is 1 if a forbidden outcome occurs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0
-"""Seconds after a fault that still count for it, to include its aftermath."""
+"""Seconds after a fault that still count for it, to include its late effects."""
 
 _BEGINS: Final = 60.0
-"""Seconds for the API server to start calling spotgate."""
+"""Seconds to wait until the API server calls spotgate."""
 
 _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=\ds\\?\": (.*?)\"?$", re.MULTILINE)
 """The API server's log line for a write that it admits without an answer."""
@@ -50,7 +50,7 @@ _OPEN: Final = re.compile(r"Failed calling webhook, failing open \S+: .*timeout=
 async def measure(
     cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, *, short: bool
 ) -> dict[str, Tally]:
-    """Run the faults one after another, under load. Return the outcomes of the writes during each."""
+    """Run the faults one after another, under load. Return the outcomes of the writes during each fault."""
     service, load = Service(directory, flags, hasty=short), Load(cluster)
     kubeconfig = directory / next(flag for flag in flags if flag.startswith("--kubeconfig=")).partition("=")[2]
     api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
@@ -65,7 +65,7 @@ async def measure(
         await asyncio.to_thread(apply, cluster, directory, service.port)
         writing = asyncio.create_task(load.run())
         try:
-            await until_all_is_right(load)
+            await wait_until_right(load)
             for fault in faults:
                 report(fault.name)
                 tallies[fault.name] = load.tally = tally = Tally()
@@ -80,15 +80,15 @@ async def measure(
     return tallies
 
 
-async def until_all_is_right(load: Load) -> None:
-    """Wait until one second of writes has only right outcomes: the API server picks up configurations with a delay."""
+async def wait_until_right(load: Load) -> None:
+    """Wait for a second without wrong outcomes, because the API server loads configurations with a delay."""
     for _ in range(int(_BEGINS)):
         load.tally = Tally()
         await asyncio.sleep(1)
         await load.answered()
         if not load.tally.outcomes.keys() - {Outcome.RIGHT}:
             return
-    raise WebhookError(f"after {_BEGINS:.0f} s still wrong: {load.tally.examples}")
+    raise WebhookError(f"wrong outcomes after {_BEGINS:.0f} s: {load.tally.examples}")
 
 
 def table(tallies: dict[str, Tally]) -> Section:
@@ -171,8 +171,8 @@ def main() -> None:
     )
     show(console, table(tallies))
     for name, tally in tallies.items():
-        for (write, outcome), said in tally.examples.items():
-            console.print(f"- {name}: {write}: {outcome}: {said[:300]}")
+        for (write, outcome), message in tally.examples.items():
+            console.print(f"- {name}: {write}: {outcome}: {message[:300]}")
         for why, times in tally.unanswered.items():
             console.print(f"- {name}: admitted without an answer: {times}: {why}")
     if broken := broken_promises(faults, tallies):

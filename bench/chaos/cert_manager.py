@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.cluster import Cluster
 
 _MOUNTED: Final = 3.0
-"""Seconds between reads of the Secret: like a kubelet's minute, longer than the API server's delay for a caBundle."""
+"""Seconds between reads of the Secret. Like a kubelet's minute, it exceeds the API server's delay for a caBundle."""
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def cert_manager(cluster: Cluster) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
-    """Wait for the Secrets of the certificate and the CA, and keep their files in the directory up to date."""
+    """Wait for the Secrets of the certificate and the CA, and mirror them to files in the directory."""
     kubectl, ended = cluster.kubectl, threading.Event()
     mounted: dict[str, bytes] = {}
     for secret in ("spotgate-tls", "spotgate-ca"):
@@ -54,7 +54,7 @@ def mounted_certificate(cluster: Cluster, directory: Path) -> Iterator[None]:
             data = kubectl.get("secret", f"spotgate-{prefix}", f"--namespace={NAMESPACE}")["data"]
             for end in ("key", "crt"):
                 content = base64.b64decode(data[f"tls.{end}"])
-                if mounted.get(f"{prefix}.{end}") != content:  # otherwise keep what a fault wrote
+                if mounted.get(f"{prefix}.{end}") != content:  # otherwise keep the content that a fault wrote
                     mounted[f"{prefix}.{end}"] = content
                     (directory / f"{prefix}.{end}").write_bytes(content)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from bench.chaos.scene import kept
+from bench.chaos.scene import restored
 from certs.authority import KeyPair, create_authority, issue_leaf
 from certs.rotation import identifier_of, issue
 from tests.controlplane.harness.webhook import CERTIFICATES, NAMESPACE, SERVICE
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from bench.chaos.scene import Act, Scene
 
-_LOOKED: Final = 7.0
-"""Seconds for every replica to read its Secret or files, which happens every 5 s."""
+_READ_SECONDS: Final = 7.0
+"""The time for every replica to read its Secret or files, which happens every 5 s."""
 
-_ROTATED: Final = 90.0
-"""Seconds for the replicas to serve a certificate of a new CA: two reads, 5 s each, and 10 s between them."""
+_ROTATION_SECONDS: Final = 90.0
+"""The time for the replicas to serve a certificate of a new CA: two reads, 5 s each, and 10 s between them."""
 
 _HOUR: Final = timedelta(hours=1)
 
@@ -40,7 +40,7 @@ def certificate(*makes: Make, loaded: bool) -> Act:
     async def act(scene: Scene) -> None:
         certificate, key = scene.directory / "tls.crt", scene.directory / "tls.key"
         authority = KeyPair((scene.directory / "ca.crt").read_bytes(), (scene.directory / "ca.key").read_bytes())
-        with kept(certificate), kept(key):
+        with restored(certificate), restored(key):
             for make in makes:
                 async with _logged(scene, "loaded" if loaded else "not loaded"):
                     pair = make(authority)
@@ -54,14 +54,14 @@ def certificate(*makes: Make, loaded: bool) -> Act:
 
 @contextlib.asynccontextmanager
 async def _logged(scene: Scene, what: str) -> AsyncIterator[None]:
-    """Wait after the block until every replica has logged again that a certificate was (not) loaded."""
+    """Wait after the block until every replica has logged the event again: a certificate was (not) loaded."""
     before = _logged_times(scene, what)
     yield
     await _until_logged(scene, what, before)
 
 
 async def _until_logged(scene: Scene, what: str, before: Mapping[Path, int]) -> None:
-    async with asyncio.timeout(_ROTATED):
+    async with asyncio.timeout(_ROTATION_SECONDS):
         while any(count <= before[log] for log, count in _logged_times(scene, what).items()):  # noqa: ASYNC110 - files
             await asyncio.sleep(0.2)
 
@@ -112,7 +112,7 @@ BY_OTHER_CLOCKS: Final[tuple[Make, ...]] = (partial(leaf, age=-_HOUR), partial(l
 
 async def _until_served(scene: Scene) -> None:
     """Wait until all replicas report that they serve a certificate of the Secret's CA."""
-    async with asyncio.timeout(_ROTATED):
+    async with asyncio.timeout(_ROTATION_SECONDS):
         while True:
             data = await asyncio.to_thread(_secret, scene)
             signer = identifier_of(KeyPair(data["ca.crt"], data["ca.key"])) if "ca.key" in data else "none"
@@ -158,7 +158,7 @@ async def rotation_and_kills(scene: Scene) -> None:
 
 
 def clocks_off(offset: str) -> Act:
-    """Replace the replicas with ones whose clocks are off, have those issue a new CA, and replace them again."""
+    """Replace the replicas with replicas whose clocks are wrong, let these issue a new CA, and replace them again."""
 
     async def replace_replicas(scene: Scene, clock: str) -> None:
         before = tuple(scene.service.replicas)
@@ -178,51 +178,51 @@ def clocks_off(offset: str) -> Act:
 async def secret_deleted(scene: Scene) -> None:
     """Delete the Secret."""
     await asyncio.to_thread(scene.cluster.kubectl, "delete", "secret", CERTIFICATES, f"--namespace={NAMESPACE}")
-    await asyncio.sleep(_LOOKED)
+    await asyncio.sleep(_READ_SECONDS)
     await _until_served(scene)
 
 
 async def secret_truncated(scene: Scene) -> None:
     """Truncate the keys in the Secret."""
     await _store(scene, {key: value[:60] for key, value in _issued().items()})
-    await asyncio.sleep(_LOOKED)
+    await asyncio.sleep(_READ_SECONDS)
     await _until_served(scene)
 
 
 async def secret_replaced(scene: Scene) -> None:
-    """Write a stranger's CA and certificate to the Secret."""
+    """Write an unrelated CA and its certificate to the Secret."""
     await _store(scene, issue(("other.example",), now=datetime.now(UTC)).to_data())
-    await asyncio.sleep(_LOOKED)
+    await asyncio.sleep(_READ_SECONDS)
     await _until_served(scene)
 
 
 async def ca_bundles_emptied(scene: Scene) -> None:
-    """Empty all caBundles."""
+    """Remove all caBundles."""
     for resource in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         stored = scene.cluster.kubectl.get(resource, SERVICE)
         paths = [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(stored["webhooks"]))]
         patch = json.dumps([{"op": "remove", "path": path} for path in paths])
         await asyncio.to_thread(scene.cluster.kubectl, "patch", resource, SERVICE, "--type=json", f"--patch={patch}")
-    await asyncio.sleep(_LOOKED)
+    await asyncio.sleep(_READ_SECONDS)
 
 
-def cert_manager_renewals(times: int, *, looked: float = _LOOKED) -> Act:
-    """Have cert-manager renew the CA and the certificate this many times in a row."""
+def cert_manager_renewals(times: int, *, seconds: float = _READ_SECONDS) -> Act:
+    """Make cert-manager renew the CA and the certificate this many times in a row, and wait for this time."""
 
     async def act(scene: Scene) -> None:
         for name in ("spotgate-ca", SERVICE) * times:
             before = await asyncio.to_thread(_certificate_of, scene, name)
             await _renew(scene, name)
-            async with asyncio.timeout(_ROTATED):
+            async with asyncio.timeout(_ROTATION_SECONDS):
                 while await asyncio.to_thread(_certificate_of, scene, name) == before:  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
-        await asyncio.sleep(looked)
+        await asyncio.sleep(seconds)
 
     return act
 
 
 async def _renew(scene: Scene, name: str) -> None:
-    """Have cert-manager renew a certificate, as `cmctl renew` does."""
+    """Make cert-manager renew a certificate, as `cmctl renew` does."""
     condition = {
         "type": "Issuing",
         "status": "True",

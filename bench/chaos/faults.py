@@ -24,7 +24,7 @@ from bench.chaos.certificates import (
     secret_truncated,
 )
 from bench.chaos.load import HUGE, Outcome
-from bench.chaos.scene import Fault, at_once, kept, one_after_another
+from bench.chaos.scene import Fault, at_once, one_after_another, restored
 from tests.controlplane.harness.clock import faketime
 from tests.controlplane.harness.webhook import CERT_MANAGER, NAMESPACE, PROVIDED, SELF_MANAGED, SERVICE
 from webhook.rehearse.controlplane.process import Process
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from bench.chaos.scene import Act, Scene
 
-_HEARD: Final = 4.0
-"""Seconds for every replica to notice and compile changed policies."""
+_RELOAD_SECONDS: Final = 4.0
+"""The time for every replica to notice and compile changed policies."""
 
-_HASTILY_HEARD: Final = 1.5
-_HASTILY_LOOKED: Final = 5.0
+_SHORT_RELOAD: Final = 1.5
+_SHORT_READ: Final = 5.0
 
 _NEWER_POLICY: Final = """
 apiVersion: spotgate.dev/v1
@@ -58,7 +58,7 @@ async def nothing(_: Scene) -> None:
 
 
 def killed(times: int) -> Act:
-    """Kill a replica this many times; a new one starts 3 s later."""
+    """Kill a replica this many times, and start a new one 3 s later."""
 
     async def act(scene: Scene) -> None:
         for _ in range(times):
@@ -94,12 +94,12 @@ async def rollout(scene: Scene, *flags: str) -> None:
 
 
 async def upgrade(scene: Scene) -> None:
-    """Roll out a bundle with an additional policy; later replacements of replicas have the old bundle."""
+    """Roll out a bundle with an additional policy. Replicas that later faults add have the old bundle."""
     await rollout(scene, _newer_bundle(scene))
 
 
 async def newer_bundle(scene: Scene) -> None:
-    """Serve a bundle with an additional policy next to the old one, and remove it."""
+    """Add a replica with an additional policy next to the old replicas, and delete it."""
     newer = await scene.service.add(_newer_bundle(scene))
     await asyncio.sleep(5)
     await scene.service.delete(newer)
@@ -112,7 +112,7 @@ def _newer_bundle(scene: Scene) -> str:
 
 
 def all_killed(seconds: float) -> Act:
-    """Kill all replicas; new ones start after this time."""
+    """Kill all replicas, and start new ones after this time."""
 
     async def act(scene: Scene) -> None:
         dead = tuple(scene.service.replicas)
@@ -127,16 +127,16 @@ def all_killed(seconds: float) -> Act:
     return act
 
 
-def _policies(*changes: Callable[[Path], object], heard: float = _HEARD) -> Act:
-    """Apply each change to the policies and restore them; a change is a function of their folder."""
+def _policies(*changes: Callable[[Path], object], seconds: float = _RELOAD_SECONDS) -> Act:
+    """Apply each change to the policies for this time, and restore them. A change is a function of their folder."""
 
     async def act(scene: Scene) -> None:
         folder = scene.directory / "policies"
         for change in changes:
-            with kept(folder):
+            with restored(folder):
                 change(folder)
-                await asyncio.sleep(heard)
-        await asyncio.sleep(heard)
+                await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds)
 
     return act
 
@@ -147,7 +147,7 @@ def _append(file: Path, text: str) -> None:
 
 def _good_policies(folder: Path) -> None:
     for file in folder.glob("*.yaml"):
-        _append(file, "\n# as before\n")
+        _append(file, "\n# unchanged\n")
 
 
 def _break(folder: Path) -> None:
@@ -164,7 +164,7 @@ def _remove_all(folder: Path) -> None:
 
 
 async def watches_cut(scene: Scene) -> None:
-    """Close every connection of the replicas to the API server, five times."""
+    """Close all connections of the replicas to the API server, five times."""
     for _ in range(5):
         scene.api_server.cut()
         await asyncio.sleep(2)
@@ -189,7 +189,7 @@ async def api_server_restarted(scene: Scene) -> None:
     """Kill and restart the API server."""
     process = scene.cluster.processes["kube-apiserver"]
     process.kill()
-    process.start()  # not in a thread, with which the process would end
+    process.start()  # not in a thread: the process would end with it
     await asyncio.to_thread(scene.cluster.wait_until_ready)
     await asyncio.sleep(5)
 
@@ -206,7 +206,7 @@ async def token_revoked(scene: Scene) -> None:
 
 
 def _hostile(kind: str) -> Act:
-    """Have hostile clients attack every replica."""
+    """Attack every replica with hostile clients."""
 
     async def act(scene: Scene) -> None:
         ports = [str(replica.port) for replica in scene.service.replicas]
@@ -229,9 +229,9 @@ async def huge_objects(scene: Scene) -> None:
                 await scene.load.send(HUGE)
 
 
-# A killed process doesn't answer its open calls, nor new connections until its probe fails. Without an answer the API
+# A killed process doesn't answer open calls, or new connections until its probe fails. Without an answer, the API
 # server admits requests with `failurePolicy: Ignore`, and rejects the others.
-_UNANSWERED: Final = frozenset({Outcome.LET_IN, Outcome.UNCHANGED, Outcome.FAILED})
+_UNANSWERED: Final = frozenset({Outcome.ADMITTED, Outcome.UNCHANGED, Outcome.FAILED})
 
 _LATE: Final = frozenset({Outcome.FAILED})
 
@@ -277,7 +277,7 @@ FAULTS: Final = (
 
 
 def _short(component: str, files: Act) -> tuple[Fault, ...]:
-    policies = _policies(_break, _empty, _remove_all, heard=_HASTILY_HEARD)
+    policies = _policies(_break, _empty, _remove_all, seconds=_SHORT_RELOAD)
     harmless = at_once(files, policies, watches_cut)
     return (
         Fault("bad certificates and policies, watches cut", harmless, component=component),
@@ -292,6 +292,6 @@ _BAD_FILES: Final = certificate(*BAD.values(), loaded=False)
 
 SHORT: Final = {
     PROVIDED: _short(PROVIDED, _BAD_FILES),
-    CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1, looked=_HASTILY_LOOKED), _BAD_FILES)),
+    CERT_MANAGER: _short(CERT_MANAGER, one_after_another(cert_manager_renewals(1, seconds=_SHORT_READ), _BAD_FILES)),
 }
-"""A one-minute `make chaos` for each kind of certificates in files."""
+"""The faults of a one-minute `make chaos`, by the source of the certificate files."""

@@ -1,6 +1,6 @@
 """Attack the webhook from 127.0.0.2: `python -m bench.chaos.hostile KIND SECONDS PORT...`.
 
-A separate process, so that its own cost isn't measured, except for the CPU time that it takes from the others.
+This is a separate process, so that measurements of the webhook exclude its cost. It still competes for CPU time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _HEAD: Final = (
 
 
 def _review() -> bytes:
-    """Return a review of a Pod with about BODY_BYTES, by a user who claims to be in system:masters."""
-    thing = pod("hostile")
+    """Return a review of a Pod with about BODY_BYTES, from a user who claims to be in system:masters."""
+    large = pod("hostile")
     # 27 bytes each.
-    thing["spec"]["nodeSelector"] = {f"hostile.example/{number:05}": "" for number in range(BODY_BYTES // 27)}
+    large["spec"]["nodeSelector"] = {f"hostile.example/{number:05}": "" for number in range(BODY_BYTES // 27)}
     body = orjson.dumps(
         {
             "apiVersion": "admission.k8s.io/v1",
@@ -49,7 +49,7 @@ def _review() -> bytes:
                 "operation": "CREATE",
                 "namespace": "default",
                 "userInfo": {"username": "hostile", "groups": ["system:masters"]},
-                "object": thing,
+                "object": large,
             },
         }
     )
@@ -99,7 +99,7 @@ async def reviews(ports: list[int]) -> None:
 
 
 async def handshakes(ports: list[int]) -> None:
-    """Connect from eight clients without a pause, and open as many silent sockets."""
+    """Open TLS connections from eight clients without a pause, and eight sockets that send nothing."""
     ends = cycle(ports)
 
     async def one() -> None:

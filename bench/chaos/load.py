@@ -1,6 +1,6 @@
-"""Send writes with a known right verdict to an API server that calls spotgate, 20 a second, and count the outcomes.
+"""Send 20 writes a second with known right verdicts to an API server that calls spotgate, and count the outcomes.
 
-All use `dryRun=All`: the API server still calls webhooks, and a wrong verdict doesn't affect the next write.
+All writes use `dryRun=All`: the API server still calls webhooks, and a wrong verdict doesn't affect the next write.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _UNKNOWN: Final = "the node pools are unknown"
 
 
 class Outcome(StrEnum):
-    """The outcome of a write: the right verdict, one of three wrong ones, or none."""
+    """The outcome of a write: the right verdict, a wrong verdict, a safe denial, or no verdict."""
 
     RIGHT = "right"
-    LET_IN = "let in"
+    ADMITTED = "admitted"
     UNCHANGED = "unchanged"
     DENIED = "denied"
     UNKNOWN = "unknown"
@@ -51,17 +51,17 @@ class Outcome(StrEnum):
 
 
 MEANINGS: Final = {
-    Outcome.LET_IN: "wrong: admitted, and must be denied",
-    Outcome.UNCHANGED: "wrong: admitted without the change or the warning that it must get",
-    Outcome.DENIED: "wrong: denied, and must be admitted",
-    Outcome.UNKNOWN: "denied, because spotgate could not know the node pools: safe, and said so",
-    Outcome.FAILED: "no verdict: the API server did not answer, or could not ask where it must",
+    Outcome.ADMITTED: "wrong: admitted, should be denied",
+    Outcome.UNCHANGED: "wrong: admitted without the expected change or warning",
+    Outcome.DENIED: "wrong: denied, should be admitted",
+    Outcome.UNKNOWN: "safe: denied with the message that the node pools are unknown",
+    Outcome.FAILED: "no verdict: the API server didn't answer, or a required call to spotgate failed",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The API server's answer: its status, the object or Status, and warnings."""
+    """The API server's answer: the HTTP status, the body with the object or a Status, and the warnings."""
 
     status: int
     body: dict[str, Any]
@@ -83,7 +83,7 @@ Judge: TypeAlias = "Callable[[Answer], Outcome]"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write, and the judge of its answer.
+    """A write with a known right verdict.
 
     Attributes:
         name: a description.
@@ -106,9 +106,9 @@ class Tally:
 
     Attributes:
         outcomes: the number of each outcome.
-        latencies: seconds for each write.
+        latencies: the seconds that each write took.
         examples: the message of the first write with each wrong outcome.
-        unanswered: the numbers of writes admitted without an answer, by reason.
+        unanswered: the numbers of writes that the API server admitted without an answer from spotgate, by reason.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class Tally:
 
 
 class Load:
-    """A loop that sends the writes in turn; `tally` is replaced for each fault."""
+    """A loop that sends the writes in turn. Assign a new `tally` for each fault."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.tally = Tally()
@@ -158,13 +158,13 @@ class Load:
         tally, started = self.tally, perf_counter()
         try:
             answer = await self._ask(write)
-            outcome, said = write.judge(answer), answer.message or answer.warnings or str(answer.body.get("spec"))
+            outcome, message = write.judge(answer), answer.message or answer.warnings or str(answer.body.get("spec"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            outcome, said = Outcome.FAILED, str(error) or type(error).__name__
+            outcome, message = Outcome.FAILED, str(error) or type(error).__name__
         tally.latencies.append(perf_counter() - started)
         tally.outcomes[outcome] += 1
         if outcome is not Outcome.RIGHT:
-            tally.examples.setdefault((write.name, outcome), said)
+            tally.examples.setdefault((write.name, outcome), message)
 
     async def _ask(self, write: Write) -> Answer:
         kind = "application/merge-patch+json" if write.method == "PATCH" else "application/json"
@@ -193,7 +193,7 @@ def _denied(policy: str) -> Judge:
 
     def judge(answer: Answer) -> Outcome:
         if answer.admitted:
-            return Outcome.LET_IN
+            return Outcome.ADMITTED
         if f"[{policy}]" not in answer.message:
             return Outcome.FAILED
         return Outcome.UNKNOWN if _UNKNOWN in answer.message else Outcome.RIGHT
@@ -221,12 +221,12 @@ _POOLS: Final = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
 _DRY_RUN: Final = {"dryRun": ["All"]}
-"""The body of a DELETE, because the API server ignores the query of a DELETE with a body."""
+"""The body of a DELETE. With a body, the API server ignores the options in the query."""
 
 _LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
-# A cycle of ten takes half a second; the pools are those of tests/controlplane/harness/pools.yaml.
+# A cycle of these ten takes half a second. tests/controlplane/harness/pools.yaml contains the pools.
 WRITES: Final = tuple(
     Write(name, method, path, orjson.dumps(body), judge)
     for name, method, path, body, judge in (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A running installation. `directory` has policies, certificates, and the webhook's kubeconfig."""
+    """A running installation. `directory` contains policies, certificates, and the webhook's kubeconfig."""
 
     cluster: Cluster
     service: Service
@@ -41,7 +41,7 @@ class Fault:
     Attributes:
         name: the printed name.
         act: causes the fault, and reverts it.
-        may: outcomes that may occur during the fault, in addition to denials as unknown.
+        may: the outcomes that may occur during the fault, in addition to `Outcome.UNKNOWN`.
         component: the certificate component in manifests/components.
     """
 
@@ -52,7 +52,7 @@ class Fault:
 
 
 def one_after_another(*acts: Act) -> Act:
-    """Return an act that runs these one after another."""
+    """Return an act that runs these acts one after another."""
 
     async def act(scene: Scene) -> None:
         for step in acts:
@@ -62,7 +62,7 @@ def one_after_another(*acts: Act) -> Act:
 
 
 def at_once(*acts: Act) -> Act:
-    """Return an act that runs these concurrently."""
+    """Return an act that runs these acts concurrently."""
 
     async def act(scene: Scene) -> None:
         await asyncio.gather(*(step(scene) for step in acts))
@@ -71,9 +71,9 @@ def at_once(*acts: Act) -> Act:
 
 
 @contextlib.contextmanager
-def kept(path: Path) -> Iterator[None]:
-    """Restore a folder or a file atomically after the block, as a kubelet does: a replica must not load half of it."""
-    copy = path.with_name(f"{path.name}.kept")
+def restored(path: Path) -> Iterator[None]:
+    """Restore a folder or file after the block, atomically like a kubelet, so that no replica loads half of it."""
+    copy = path.with_name(f"{path.name}.copy")
     (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
     try:
         yield

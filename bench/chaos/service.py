@@ -45,7 +45,7 @@ class Replica:
         self.port = self.ops_port = 0
 
     async def start(self) -> None:
-        """Start the process, and wait until it is ready. Raise WebhookError."""
+        """Start the process, and wait until it is ready. Raise WebhookError if it doesn't become ready."""
         self.process.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_SECONDS):
@@ -59,7 +59,7 @@ class Replica:
             raise WebhookError(f"a replica is not ready:\n{self.process.tail()}")
 
     async def probe(self) -> None:
-        """Update whether the process is ready."""
+        """Update `ready` from the readiness endpoint."""
         timeout = aiohttp.ClientTimeout(total=1)
         try:
             url = f"http://127.0.0.1:{self.ops_port}/readyz"
@@ -69,17 +69,17 @@ class Replica:
             self.ready = False
 
     async def ended(self, seconds: float) -> None:
-        """Wait until the process has ended. Raise WebhookError."""
+        """Wait until the process has exited. Raise WebhookError if it doesn't exit within this time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.process.exit_code is None:  # noqa: ASYNC110 - it is another process
                     await asyncio.sleep(0.1)
                 return
-        raise WebhookError(f"a replica does not end:\n{self.process.tail()}")
+        raise WebhookError(f"a replica does not exit:\n{self.process.tail()}")
 
 
 class Service:
-    """The replicas behind one port; hasty ones poll their files more often."""
+    """Replicas behind one port. With `hasty`, the replicas poll their files more often."""
 
     def __init__(self, directory: Path, flags: list[str], *, hasty: bool = False) -> None:
         self.replicas: list[Replica] = []
@@ -107,7 +107,7 @@ class Service:
                 replica.process.kill()
 
     async def add(self, *flags: str, clock: str = "") -> Replica:
-        """Start another replica, with more flags or a wrong clock; it gets connections when it is ready."""
+        """Start another replica, with additional flags or a wrong clock. It gets connections once it is ready."""
         number = len(self._started)
         replica = Replica(number, self._directory, [*self._flags, *flags], clock, hasty=self._hasty)
         self._started.append(replica)
@@ -140,16 +140,16 @@ class Service:
 
 
 class CuttableApiServer:
-    """A relay to the API server that can cut its connections, as a network or a load balancer does."""
+    """A relay to the API server that can cut its connections, like a network or a load balancer."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
-        self._there = port
+        self._target = port
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Relay, and close every connection after the block."""
+        """Relay connections during the block, and then close them."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -170,23 +170,23 @@ class CuttableApiServer:
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
         with contextlib.closing(writer.transport):
-            await _relay(reader, writer, self._there)
+            await _relay(reader, writer, self._target)
 
 
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Copy both ways between a connection and this port, until one side closes."""
+    """Copy data in both directions between a connection and this port, until one side closes."""
     try:
-        there = await asyncio.open_connection("127.0.0.1", port)
+        target = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         writer.transport.abort()
         return
-    with contextlib.closing(there[1].transport):
-        ways = [asyncio.create_task(_copy(reader, there[1])), asyncio.create_task(_copy(there[0], writer))]
+    with contextlib.closing(target[1].transport):
+        copies = [asyncio.create_task(_copy(reader, target[1])), asyncio.create_task(_copy(target[0], writer))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
+            for copy in copies:
+                copy.cancel()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _COUNTS: Final = {1: 200, 8: 400, 32: 800}
-"""Creates of a round by the number of connections: just enough for a meaningful p99."""
+"""The number of creates in a round, by the number of connections. It suffices for a meaningful p99."""
 
 _WARM_UP: Final = (32, 200)
-"""Connections and creates before the measurement, in which the API server opens its connections to the webhook."""
+"""Connections and creates before the measurement, so that the API server opens its connections to the webhook."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """The figures of one load in milliseconds; CPU times and durations are per create."""
+    """The figures of one load, in milliseconds. CPU times and durations of calls are per create."""
 
     median: float
     p99: float
@@ -59,7 +59,7 @@ Cells: TypeAlias = dict[tuple[str, int], list[Cell]]
 
 
 def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share: float) -> Cells:
-    """Load all contenders in turns, with a different start each round, and ``share`` of the usual number of creates."""
+    """Load the contenders in turn, with ``share`` of the usual creates. Each round starts with another contender."""
     pod = samples.pod(containers=2, variables=10)
     del pod["metadata"]["managedFields"]  # set by the API server
     own = {key: value for key, value in pod["metadata"]["labels"].items() if key != CAPACITY_LABEL}
@@ -70,9 +70,9 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
             cluster.credentials.authority,
             path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
             token=cluster.credentials.tokens["admin"],
-            body=orjson.dumps(thing),
+            body=orjson.dumps(sample),
         )
-        for thing in (pod, plain)
+        for sample in (pod, plain)
     )
     cells: Cells = {(contender.name, connections): [] for connections in _COUNTS for contender in contenders}
     specs: dict[str, dict[str, Any]] = {}
@@ -88,7 +88,7 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
                     cell = _load(cluster, contender, creates, connections, int(count * share))
                     cells[contender.name, connections].append(cell)
     del specs[NOTHING.name]
-    assert all(spec == specs["Go webhook"] for spec in specs.values()), f"they don't do the same: {specs}"
+    assert all(spec == specs["Go webhook"] for spec in specs.values()), f"the admitted Pods differ: {specs}"
     return cells
 
 
@@ -98,14 +98,14 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
     def cpu() -> list[float]:
         return [cpu_seconds(pid) if pid else 0 for pid in pids]
 
-    calls = read_calls(cluster.kubectl)
+    calls_before = read_calls(cluster.kubectl)
     before = cpu()
     loaded = creates.send(connections=connections, count=count)
     api_server, webhook = (now - then for now, then in zip(cpu(), before, strict=True))
-    made = calls_since(calls, cluster.kubectl)
+    calls = calls_since(calls_before, cluster.kubectl)
     called = frozenset() if contender.plain else contender.mutating | contender.validating
-    assert {name: calls.times for name, calls in made.items()} == dict.fromkeys(called, count), (
-        f"{contender.name}: {count} creates made these calls: {made}"
+    assert {name: call.times for name, call in calls.items()} == dict.fromkeys(called, count), (
+        f"{contender.name}: {count} creates caused these calls: {calls}"
     )
     return Cell(
         median=median(loaded.latencies) * 1000,
@@ -113,8 +113,8 @@ def _load(cluster: Cluster, contender: Contender, creates: Creates, connections:
         per_second=count / loaded.seconds,
         api_server=api_server / count * 1000,
         webhook=webhook / count * 1000,
-        mutating=sum(made[name].seconds for name in contender.mutating & called) / count * 1000,
-        validating=sum(made[name].seconds for name in contender.validating & called) / count * 1000,
+        mutating=sum(calls[name].seconds for name in contender.mutating & called) / count * 1000,
+        validating=sum(calls[name].seconds for name in contender.validating & called) / count * 1000,
     )
 
 
@@ -134,7 +134,7 @@ def _of_creates(cells: Cells, contenders: list[Contender], connections: int) -> 
         "creates/s": lambda name: _middle(cells[name, connections], lambda cell: cell.per_second),
         "CPU ms: API server": lambda name: _middle(cells[name, connections], lambda cell: cell.api_server),
         "webhook": lambda name: _middle(cells[name, connections], lambda cell: cell.webhook),
-        "added in all": lambda name: _added(cells, name, connections, lambda cell: cell.api_server + cell.webhook),
+        "added in total": lambda name: _added(cells, name, connections, lambda cell: cell.api_server + cell.webhook),
     }
     return Section(
         title=f"Creates over {connections} connection{'s' if connections > 1 else ''}",
@@ -153,10 +153,10 @@ def _of_calls(cells: Cells, contenders: list[Contender]) -> Section:
             yield _middle(cells[way.name, number], lambda cell: cell.validating) if way.validating else "not counted"
 
     return Section(
-        title="Calls as the API server times them, ms",
+        title="Calls, measured by the API server, ms",
         columns=("admission", *(f"{phase}, {number}" for phase in ("mutate", "validate") for number in _COUNTS)),
         rows=[tuple(row(contender)) for contender in contenders],
-        note="Means of a create, by the number of connections.",
+        note="Means per create, by the number of connections.",
     )
 
 
@@ -202,7 +202,7 @@ def prepare(cluster: Cluster) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="make a few creates of each, to check that it works")
+    parser.add_argument("--quick", action="store_true", help="make only a few creates, to test the benchmark")
     quick: bool = parser.parse_args().quick
     console = Console(width=130, highlight=False)
     try:

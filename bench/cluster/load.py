@@ -1,6 +1,6 @@
 """A load generator for an API server: creates with `dryRun=All` over persistent TLS connections to 127.0.0.1.
 
-Each connection sends the next request when it has its answer. To save CPU time, which it shares with the servers, the
+Each connection sends the next request after it gets an answer. To save CPU time, which it shares with the servers, the
 generator builds the request once and hardly parses the answers.
 """
 
@@ -25,7 +25,7 @@ _DEADLINE: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The result of a load; times are in seconds."""
+    """The result of a load. Times are in seconds."""
 
     seconds: float
     latencies: list[float]
@@ -37,8 +37,8 @@ class Creates:
 
     Attributes:
         port: the port of the API server on 127.0.0.1.
-        authority: the CA of its certificate.
-        request: the head and the body.
+        authority: the file with the CA of its certificate.
+        request: the bytes of the request.
     """
 
     port: int

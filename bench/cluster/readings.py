@@ -18,7 +18,7 @@ _HISTOGRAMS: Final = {
     "apiserver_mutating_admission_policy_check_duration_seconds": "policy",
     "apiserver_validating_admission_policy_check_duration_seconds": "policy",
 }
-"""The API server's histograms of calls to webhooks and policies, and the labels with their names."""
+"""The API server's histograms of calls to webhooks and policies, and the label of each that contains the name."""
 
 
 class Calls(NamedTuple):
@@ -30,7 +30,7 @@ class Calls(NamedTuple):
 
 def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
     """Return the API server's calls to each webhook or policy since its start."""
-    # Parse only a hundredth of all metrics.
+    # Parse only these histograms, a hundredth of all metrics.
     lines = (line for line in kubectl("get", "--raw=/metrics").splitlines() if line.startswith(tuple(_HISTOGRAMS)))
     calls: dict[str, Calls] = {}
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
@@ -48,7 +48,7 @@ def read_calls(kubectl: Kubectl) -> dict[str, Calls]:
 
 
 def calls_since(before: dict[str, Calls], kubectl: Kubectl) -> dict[str, Calls]:
-    """Return the calls since ``before``."""
+    """Return the calls since the reading ``before``."""
     differences = {
         name: Calls(*(now - then for now, then in zip(calls, before.get(name, Calls()), strict=True)))
         for name, calls in read_calls(kubectl).items()

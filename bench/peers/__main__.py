@@ -1,7 +1,7 @@
 """``make bench-peers``: run `spotgate check`, `gator test`, and `kyverno apply` on the same manifests, in turns.
 
-If the other programs aren't in the cache, they are built from their Go modules, which takes minutes, once. Their
-policies are in ``bench/peers/``, and match spotgate's own for these workloads as closely as each tool allows.
+The first run builds the other programs from their Go modules, which takes minutes. Their policies are in
+``bench/peers/``, and match spotgate's policies for these workloads as closely as each tool allows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENOUGH: Final = 60.0
 """Seconds after which a slow program isn't run again."""
 
 Command = Callable[[Path], list[str]]
-"""A function that returns the command line for the manifests in a file or a folder."""
+"""A function that returns the command line for a file or a folder of manifests."""
 
 
 def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
@@ -80,7 +80,7 @@ def measure(
                 (name, len(ran), median(result.seconds for result in ran), max(result.mib for result in ran))
                 for name, ran in taken.items()
             ],
-            note="Medians of runs in turns; the peak is that of the largest process.",
+            note="Medians of runs in turns. The peak is that of the largest process.",
         )
 
 
@@ -100,7 +100,7 @@ def prove(commands: Mapping[str, Command], folder: Path) -> None:
 def main() -> None:
     """Measure and print Markdown."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="use a few manifests, to check that it works")
+    parser.add_argument("--quick", action="store_true", help="use only a few manifests, to test the benchmark")
     parser.add_argument("--count", type=int, default=10_000, help="the number of manifests; default: %(default)s")
     options = parser.parse_args()
     try:

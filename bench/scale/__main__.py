@@ -1,7 +1,7 @@
 """``make bench-scale``: measure spotgate on a large cluster: time to ready, memory, CPU at rest, staleness, latency.
 
-A real API server stores the objects, and a process writes as kubelets and controllers do. The benchmark measures at a
-third of the sizes and at the full sizes, and extrapolates to other numbers of Nodes. Linux only.
+A real API server stores the objects. A separate process sends the writes of kubelets and controllers. The benchmark
+measures a third of the sizes and the full sizes, and extrapolates to other numbers of Nodes. Linux only.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _SHARE: Final = 3
-"""The divisor of the sizes for the first measurement."""
+"""The first measurement divides the sizes by this number."""
 
 _ASK: Final = 0.05
 """Seconds between decisions."""
 
 _SETTLE: Final = 5.0
-"""Seconds after which spotgate is at rest."""
+"""Seconds after the start until spotgate is at rest."""
 
 _ROUNDS: Final = 5
-"""Repetitions of both changes to an object."""
+"""The number of times that both changes are made to an object."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 
@@ -70,7 +70,7 @@ class Change:
     Attributes:
         path: the path of the object.
         patches: two merge patches, applied in turns.
-        pod: the fields that distinguish the Pod.
+        pod: fields of the Pod, which replace those of the sample.
     """
 
     path: str
@@ -118,7 +118,7 @@ class Figures:
         heartbeats: status updates of Nodes per second.
         changes: other writes per second.
         latencies: the latencies of decisions.
-        stale: by changed object, the times from the API server's answer until a decision reflects the change.
+        stale: the times from the API server's answer until a decision reflects a change, by changed object.
     """
 
     node_kb: float
@@ -132,15 +132,15 @@ class Figures:
     stale: dict[str, list[float]]
 
 
-class Asking:
-    """A connection that sends reviews of Pods to spotgate, as the API server does."""
+class ReviewClient:
+    """A connection that sends reviews of Pods to spotgate, like the API server."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.latencies: list[float] = []
         self._session = session
 
     async def answer(self, pod: dict[str, Any]) -> bytes:
-        """Return spotgate's answers for a Pod in both phases."""
+        """Return spotgate's concatenated answers for a Pod in both phases."""
         body = _review(pod)
         answers = b""
         for phase in ("mutate", "validate"):
@@ -198,17 +198,17 @@ async def measure(cluster: Cluster, directory: Path, flags: list[str], sizes: Si
         used = cpu_seconds(replica.process.pid) - cpu
         beats = {what: (count - written.get(what, 0)) / rested for what, count in _written(writer).items()}
         settled = _memory(replica.process.pid, "VmRSS")
-        async with _asking(directory, replica.port) as asking:
+        async with _review_client(directory, replica.port) as client:
             for _ in range(int(seconds / _ASK / 2)):
-                await asking.answer({})
+                await client.answer({})
                 await asyncio.sleep(_ASK)
-            latencies = asking.latencies
+            latencies = client.latencies
             stale = {
-                what: [await asking.staleness(api, change, patch) for patch in change.patches * _ROUNDS]
+                what: [await client.staleness(api, change, patch) for patch in change.patches * _ROUNDS]
                 for what, change in _CHANGES.items()
             }
         if writer.exit_code is not None:
-            raise WebhookError(f"the writer has ended:\n{writer.tail()}")
+            raise WebhookError(f"the writer has exited:\n{writer.tail()}")
         return Figures(
             node_kb=len(orjson.dumps(api.get(f"{PATHS['Node']}/{PROBE_GROUP}"))) / 1000,
             ready=ready,
@@ -226,11 +226,11 @@ async def measure(cluster: Cluster, directory: Path, flags: list[str], sizes: Si
 
 
 @contextlib.asynccontextmanager
-async def _asking(directory: Path, port: int) -> AsyncIterator[Asking]:
+async def _review_client(directory: Path, port: int) -> AsyncIterator[ReviewClient]:
     tls = ssl.create_default_context(cafile=str(directory / "ca.crt"))
     tls.check_hostname = False  # the certificate is for the Service
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=aiohttp.TCPConnector(ssl=tls)) as session:
-        yield Asking(session)
+        yield ReviewClient(session)
 
 
 def _writer(cluster: Cluster, what: str, sizes: Sizes) -> list[str]:
@@ -239,20 +239,20 @@ def _writer(cluster: Cluster, what: str, sizes: Sizes) -> list[str]:
 
 
 def _written(writer: Process) -> dict[str, float]:
-    """Return the numbers of writes from the writer's log."""
+    """Return the numbers of writes, from the last line of the writer's log."""
     lines = [line for line in writer.log.read_text().splitlines() if line.startswith("{")]
     return msgspec.json.decode(lines[-1], type=dict[str, float]) if lines else {}
 
 
 def _memory(pid: int, field: str) -> float:
-    """Return a size from proc_pid_status(5) in MiB."""
+    """Return a field of proc_pid_status(5) in MiB."""
     match = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert match
     return int(match[1]) / 1024
 
 
 def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
-    """Return the figures, and their extrapolation to this number of Nodes with all else in proportion."""
+    """Return the figures, and their extrapolation to this number of Nodes, with the other objects in proportion."""
     (small, one), (large, other) = measured.items()
 
     def line(name: str, figure: Callable[[Figures], float]) -> tuple[str | float, ...]:
@@ -273,7 +273,7 @@ def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
             (
                 "Namespaces, budgets, pools",
                 *(f"{s.namespaces:,}, {s.budgets:,}, {s.pools:,}" for s in measured),
-                "as many more",
+                "in proportion",
             ),
             line("heartbeats a second", lambda figures: figures.heartbeats),
             line("other writes a second", lambda figures: figures.changes),
@@ -284,7 +284,7 @@ def table(measured: dict[Sizes, Figures], elsewhere: int) -> Section:
             *spread("decision", lambda figures: figures.latencies),
             *(row for what in _CHANGES for row in stale(what)),
         ],
-        note=f"A Node is {other.node_kb:.1f} KB, as the API server sends it.",
+        note=f"The API server sends {other.node_kb:.1f} KB for a Node.",
     )
 
 

@@ -45,7 +45,7 @@ class Sizes:
 
 
 def namespace(number: int, tier: str = "web") -> dict[str, Any]:
-    """Return a Namespace with labels of a team, of Pod Security, and of the tool that created it."""
+    """Return a Namespace with the labels of a team, of Pod Security, and of Argo CD."""
     labels = {
         "app.kubernetes.io/managed-by": "argocd",
         "argocd.argoproj.io/instance": f"tenants-{number % 50}",
@@ -65,7 +65,7 @@ def budget(number: int) -> dict[str, Any]:
 
 
 def pool(number: int) -> dict[str, Any]:
-    """Return a Karpenter NodePool; two of three are spot."""
+    """Return a Karpenter NodePool. Two of three are spot."""
     family = _TYPES[number % len(_TYPES)].partition(".")[0]
     value = karpenter_pool(f"pool-{number}", "spot" if number % 3 else "on-demand", family)
     value["spec"]["template"]["metadata"] = {"labels": {"example.com/team": f"team-{number % 40}"}}
@@ -73,7 +73,7 @@ def pool(number: int) -> dict[str, Any]:
 
 
 def node(number: int, sizes: Sizes) -> dict[str, Any]:
-    """Return a Node that has 8 KB once the API server has added managedFields."""
+    """Return a Node of 8 KB, including the managedFields that the API server adds."""
     of_pool = number % (2 * sizes.pools)
     spot, instance_type, zone = of_pool % 3 != 0, _TYPES[of_pool % len(_TYPES)], f"us-east-1{'abc'[number % 3]}"
     if number % 2:
@@ -104,7 +104,7 @@ def _node(name: str, shown: dict[str, str], instance_type: str, zone: str) -> di
         "topology.k8s.aws/zone-id": f"use1-az{zone[-1]}",
         "topology.kubernetes.io/region": "us-east-1",
         "topology.kubernetes.io/zone": zone,
-        # Inventory tools set labels like this one, which makes every Node different.
+        # Like the labels of inventory tools, this makes every Node different.
         "example.com/serial": name.partition(".")[0],
     }
     annotations = {
@@ -150,7 +150,7 @@ def _node(name: str, shown: dict[str, str], instance_type: str, zone: str) -> di
 
 
 def conditions(now: str) -> list[dict[str, str]]:
-    """Return a Node's conditions, as a kubelet reports them every five minutes without changes."""
+    """Return a Node's conditions, which a kubelet reports every five minutes even without changes."""
     return [
         {
             "type": kind,

@@ -3,9 +3,9 @@
     python -m bench.scale.writer KUBECONFIG fill '{"nodes": 15000, ...}'
     python -m bench.scale.writer KUBECONFIG beat '{"nodes": 15000, ...}'
 
-`fill` keeps existing objects. `beat` runs until it is killed, and prints the numbers of its writes each second, as
-JSON. It doesn't renew Leases, as kubelets do every ten seconds: spotgate reads none, and 1,500 writes a second would
-measure the API server.
+`fill` skips existing objects. `beat` runs until it is killed, and prints the numbers of its writes each second, as
+JSON. It doesn't renew Leases, which kubelets do every ten seconds: spotgate doesn't read Leases, and 1,500 writes a
+second would measure the API server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _POOL_STATUS: Final = 200
 _BUDGET_STATUS: Final = 400
 """The disruption controller updates a budget when a Pod starts or ends."""
 _NAMESPACE_LABEL: Final = 5000
-"""With 5,000 Namespaces, one of them changes each second."""
+"""With 5,000 Namespaces, one Namespace changes each second."""
 
 
 class Writer:
@@ -83,7 +83,7 @@ class Writer:
         await asyncio.gather(*(create() for _ in range(_CONNECTIONS)))
 
     async def beat(self) -> None:
-        """Write as a cluster at rest does, until cancelled."""
+        """Send the writes of a cluster at rest until cancelled."""
         sizes = self._sizes
         async with asyncio.TaskGroup() as group:
             for what, count, period, write in (
@@ -94,12 +94,12 @@ class Writer:
                 ("changes", sizes.namespaces, _NAMESPACE_LABEL, self._relabel),
             ):
                 group.create_task(self._each(group, what, count, period, write))
-            group.create_task(self._tell())
+            group.create_task(self._report())
 
     async def _each(
         self, group: asyncio.TaskGroup, what: str, count: int, period: float, write: Callable[[int], Awaitable[None]]
     ) -> None:
-        """Write to each of ``count`` objects once per period, and at least to one of them each second."""
+        """Write to each of ``count`` objects once per period, but at least once per second."""
 
         async def one(number: int) -> None:
             await write(number)
@@ -109,7 +109,7 @@ class Writer:
             group.create_task(one(number))
             await asyncio.sleep(min(period / count, 1))
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         while True:
             print(orjson.dumps(self.done).decode(), flush=True)
             await asyncio.sleep(1)
@@ -142,10 +142,10 @@ class Writer:
         headers = {"Content-Type": media_type}
         data = None if body is None else orjson.dumps(body)
         async with self._session.request(method, path, data=data, headers=headers) as response:
-            said = await response.read()
-            # A replaced Node may be gone already, and a created object may exist.
+            answer = await response.read()
+            # A Node to replace may not exist, and an object to create may exist.
             if not response.ok and response.status not in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
-                raise SystemExit(f"{method} {path}: {said.decode()}")
+                raise SystemExit(f"{method} {path}: {answer.decode()}")
 
 
 def _now() -> str:

@@ -51,14 +51,14 @@ func answer(fill func(*response)) http.HandlerFunc {
 			http.Error(writer, err.Error(), http.StatusBadRequest)
 			return
 		}
-		var asked review
-		if err := json.Unmarshal(body, &asked); err != nil || asked.Request == nil {
+		var received review
+		if err := json.Unmarshal(body, &received); err != nil || received.Request == nil {
 			http.Error(writer, "no AdmissionReview", http.StatusBadRequest)
 			return
 		}
-		said := &response{UID: asked.Request.UID, Allowed: true}
-		fill(said)
-		reply, err := json.Marshal(review{APIVersion: asked.APIVersion, Kind: asked.Kind, Response: said})
+		result := &response{UID: received.Request.UID, Allowed: true}
+		fill(result)
+		reply, err := json.Marshal(review{APIVersion: received.APIVersion, Kind: received.Kind, Response: result})
 		if err != nil {
 			http.Error(writer, err.Error(), http.StatusInternalServerError)
 			return
@@ -80,8 +80,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	http.HandleFunc("POST /mutate", answer(func(said *response) {
-		said.PatchType, said.Patch = "JSONPatch", []byte(patch)
+	http.HandleFunc("POST /mutate", answer(func(result *response) {
+		result.PatchType, result.Patch = "JSONPatch", []byte(patch)
 	}))
 	http.HandleFunc("POST /validate", answer(func(*response) {}))
 	server := &http.Server{

@@ -15,7 +15,7 @@ from tests.controlplane.harness.webhook import CERT_MANAGER, PROVIDED
 from webhook.rehearse.controlplane.binaries import BinariesError
 
 ROOT = Path(__file__).parents[3]
-WRONG = ("let in", "unchanged", "denied", "failed")
+WRONG = ("admitted", "unchanged", "denied", "failed")
 DEAD = "all replicas killed, back after 2 s"
 KILLED = "a replica killed"
 LATE = "etcd stopped for 3 s"
@@ -48,7 +48,7 @@ def test_wrong_verdicts_are_counted_by_kind() -> None:
     assert tallies.keys() == {fault.name for fault in SHORT[certificates]}
     for name, counts in tallies.items():
         if name == DEAD:
-            assert all(counts[outcome] for outcome in ("let in", "unchanged", "failed")), tallies
+            assert all(counts[outcome] for outcome in ("admitted", "unchanged", "failed")), tallies
         elif name == KILLED:  # its open calls get no answer: a few of twenty a second, and none is denied
             assert not counts["denied"], tallies
             assert sum(counts[outcome] for outcome in WRONG) < 10, tallies
