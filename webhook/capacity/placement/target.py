@@ -146,28 +146,28 @@ def target_of(
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
-    asked = capacity_label or namespace_labels.get(CAPACITY_LABEL)
-    if asked not in _ASKS_FOR_SPOT:
-        asked = None
+    wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
+    if wanted not in _ASKS_FOR_SPOT:
+        wanted = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    if asked is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
+    if wanted is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
         return _SILENT
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
     may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
     terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None
-    question = (kind, asked, capacity_label, shown, view.spot_providers, provider, tolerating, terms)
-    remembered = _remembered(supply)
-    target = remembered.get(question)
+    cache_key = (kind, wanted, capacity_label, shown, view.spot_providers, provider, tolerating, terms)
+    cached = _remembered(supply)
+    target = cached.get(cache_key)
     if target is None:
         names = shown or set(provider)
         in_play = tuple(candidate for name, candidate in providers.items() if name in names)
         candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
-        target = _answer(pod, asked, supply, providers, candidates, view.spot_providers, terms, tolerating=tolerating)
+        target = _answer(pod, wanted, supply, providers, candidates, view.spot_providers, terms, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
-            if len(remembered) == _KINDS:
-                remembered.clear()
-            remembered[question] = target
+            if len(cached) == _KINDS:
+                cached.clear()
+            cached[cache_key] = target
     return target
 
 
@@ -193,7 +193,7 @@ def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargetin
 
 def _answer(
     pod: Pod,
-    asked: str | None,
+    wanted: str | None,
     supply: Supply,
     providers: Mapping[str, Provider],
     candidates: tuple[Provider, ...],
@@ -204,21 +204,21 @@ def _answer(
 ) -> Target | NotTargeting:
     """Compute the result of `target_of`.
 
-    ``asked`` is the capacity in the label of the Pod or its namespace. ``placed`` is from `with_pools_of_nodes`.
+    ``wanted`` is the capacity in the label of the Pod or its namespace. ``placed`` is from `with_pools_of_nodes`.
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     own = own_choice(pod, terms, supply, providers)
-    by_preference = asked is None and own == _PREFERS
+    by_preference = wanted is None and own == _PREFERS
     if by_preference:
         candidates = _demanded_providers(_preferred(pod, supply, providers), providers) or candidates
-    if asked is None and named is None and tolerating and isinstance(own, NotTargeting):
+    if wanted is None and named is None and tolerating and isinstance(own, NotTargeting):
         own = _tolerated(pod, supply, candidates) or own
-    if asked is None and isinstance(own, NotTargeting):
+    if wanted is None and isinstance(own, NotTargeting):
         return own
-    own_place = own_field(pod, own) if isinstance(own, str) and (asked is None or own != _PREFERS) else ""
+    own_place = own_field(pod, own) if isinstance(own, str) and (wanted is None or own != _PREFERS) else ""
     because, field = str(own), own_place
-    if asked is not None:
-        because, field = f"label {CAPACITY_LABEL}: {asked}", f'metadata.labels["{CAPACITY_LABEL}"]'
+    if wanted is not None:
+        because, field = f"label {CAPACITY_LABEL}: {wanted}", f'metadata.labels["{CAPACITY_LABEL}"]'
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
@@ -229,7 +229,7 @@ def _answer(
     pools = tuple(spot.pool for spot in nodes if spot.pool is not None)
     by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
     return Target(
-        preferred=by_preference or asked == SPOT_PREFERRED,
+        preferred=by_preference or wanted == SPOT_PREFERRED,
         by_preference=by_preference,
         because=because,
         field=field,

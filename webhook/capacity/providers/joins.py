@@ -150,8 +150,8 @@ def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
     """Return the pool with the combined capacity type of its own nodes and of the pools that it uses."""
     if not pool.uses:
         return pool
-    here = (other for other in pools if other.provider == pool.provider and not other.elsewhere)
-    capacities = {pool.capacity, *(other.capacity for other in here if other.pool_name in pool.uses)}
+    local = (other for other in pools if other.provider == pool.provider and not other.elsewhere)
+    capacities = {pool.capacity, *(other.capacity for other in local if other.pool_name in pool.uses)}
     capacities.discard(CapacityType.UNKNOWN)
     if len(capacities) > 1:
         return replace(pool, capacity=CapacityType.BOTH)
