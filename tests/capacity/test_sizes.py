@@ -79,7 +79,7 @@ def test_a_pool_whose_replicas_an_autoscaler_manages_is_autoscaled() -> None:
 @pytest.mark.parametrize("replicas", ["3", True, {"a": 1}, 1.5])
 def test_invalid_replicas_leave_the_size_unknown(replicas: object) -> None:
     (pool,) = join([fleet_pool(), sizes_in(machine_pool(replicas=replicas), SIZERS)]).pools
-    assert pool.unusable == "it does not say how many nodes it has"
+    assert pool.unusable == "its number of nodes is unknown"
 
 
 def test_a_pool_is_being_deleted_if_its_machine_pool_is() -> None:

@@ -124,7 +124,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
         if not same_cluster(pool, spot) or (pool.cluster and pool.provider != spot.provider):
             return self._other_cluster(spot, pool)
         if chosen := next((either for either in (spot, pool) if either.chosen_by), None):
-            return f"Pods that choose {chosen} by label {chosen.chosen_by} are the only Pods that run there"
+            return f"{chosen} runs only Pods that select it by label {chosen.chosen_by}"
         if (why := self._why_never(pool)) or require == "any" or pool.gpu is Gpu.ANY:
             return why
         if pool.gpu is (Gpu.YES if require == "standard" else Gpu.NO):

@@ -33,8 +33,8 @@ class Rejected(msgspec.Struct, frozen=True):
     """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
-        certain: the scheduler doesn't place the Pod on these nodes, whatever spotgate injects.
-        foreign: the nodes have another platform than the Pod.
+        certain: the scheduler doesn't place the Pod on these nodes, regardless of injection.
+        foreign: the platform of the nodes differs from the Pod's.
         dedicated: the taint that dedicates the nodes to other Pods, if this Pod's constraints admit them.
     """
 
@@ -52,8 +52,8 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         terms: its own nodeSelector and required affinity.
         named: the pool that its annotation names.
         requested: the accelerators that it requests.
-        claims: it requests devices by resource claims.
-        vague: the quantity of an extended resource that it requests is a placeholder.
+        claims: whether it requests devices through resource claims.
+        vague: whether the quantity of an extended resource that it requests is a placeholder.
     """
 
     pod: Pod
@@ -132,7 +132,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
-            return f"its nodes run {system}, and the Pod says {own.name} in spec.os"
+            return f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
         if chosen:
             return ""
         on_windows = system == WINDOWS and own is None

@@ -42,4 +42,4 @@ def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str
         return BATCH, "a Job owns it, and it requests no GPUs"
     if is_queue_worker(pod):
         return QUEUE_WORKER, "a ReplicaSet owns it, and no container declares a port"
-    return STATELESS, "nothing says otherwise"
+    return STATELESS, "no other class applies"

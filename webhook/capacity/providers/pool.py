@@ -190,8 +190,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
             return why
         if self.autoscaling:
             unknown = self.maximum is None and not self.unlimited
-            return "it is autoscaled and does not say its maximum size" if unknown else ""
-        return "it does not say how many nodes it has" if self.desired is None else ""
+            return "it is autoscaled without a maximum size" if unknown else ""
+        return "its number of nodes is unknown" if self.desired is None else ""
 
     @property
     def closed(self) -> str:

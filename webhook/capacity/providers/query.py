@@ -127,11 +127,11 @@ class Query:
             return _Interpreter().visit(self._tree, value), ""
         except _TooManyStepsError:
             place = self._from(value, None)
-            raise OverBoundError(place, f"{place} has more items than are judged") from None
+            raise OverBoundError(place, f"{place} has too many items") from None
         except _ERRORS:
             place = self._from(value, None)
             missing = at(value, tuple(place.split("."))) is None
-            return None, f"{place} is missing" if missing else f"{place} can't be read as it is"
+            return None, f"{place} is missing" if missing else f"{place} has an unexpected value"
 
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the result of `search`. Also fail if a parent of a field isn't a map."""
@@ -256,7 +256,7 @@ class QueryResults:
             self.problems.append(problem)
 
     def doubt(self, query: Query, *problems: str) -> None:
-        """Note problems because of which the pool's usability is unknown."""
+        """Note problems that make the pool's usability unknown."""
         for problem in problems:
             self.note(problem)
         if problems and not self.unread:

@@ -22,7 +22,7 @@ def _spec_field(path: str) -> QueryPath:
     return tuple(path.split("."))
 
 
-JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers repeat each other
+JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers share expressions
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 _CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write. Ignored unless a reader reads them."
 CapacityName = Annotated[
@@ -129,7 +129,7 @@ class GraceWindowSpec(Model):
         return self
 
     def read(self, results: QueryResults) -> tuple[int, int] | None:
-        """Return the seconds that a pool's Pods have to stop, and the margin. Return None if it doesn't apply."""
+        """Return the seconds that a pool's Pods have to stop, and the margin, or None if the window doesn't apply."""
         if self.when is not None and not results.ask(self.when):
             return None
         if self.budget_seconds is not None:

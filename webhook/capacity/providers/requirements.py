@@ -245,11 +245,11 @@ def _values_of(operator: object, values: object) -> LabelValues | str:
         named = f"operator {operator[:_SHOWN]!r}" if isinstance(operator, str) else "an operator that is not text"
         return f"has {named}, not one of {', '.join(OPERATORS)}"
     if not isinstance(values, list | tuple) or not values or not all(isinstance(value, str) for value in values):
-        return f"has operator {operator}, and no list of strings as values; write numbers and booleans in quotes"
+        return f"has operator {operator}, which requires a list of strings; write numbers and booleans in quotes"
     if operator in _LISTING:
         return _of_list(values) if operator == "In" else LabelValues(excluded=frozenset(values))
     bound = _integer(values[0]) if len(values) == 1 else None
-    return f"has operator {operator}, and not one integer" if bound is None else _BOUNDS[operator](bound)
+    return f"has operator {operator}, which requires one integer" if bound is None else _BOUNDS[operator](bound)
 
 
 def _of_list(values: Iterable[str]) -> LabelValues:

@@ -85,7 +85,7 @@ class ForbiddenTaintSpec(TaintPatternSpec):
 
 
 class GpuTaintSpec(TaintPatternSpec):
-    """A taint that keeps other Pods off GPU nodes."""
+    """A taint that repels other Pods from GPU nodes."""
 
     automatic: Flag = Field(default=False, description="The provider adds it to nodes with GPUs. Set `effect` too.")
     instance_types: FoldedGlobs = Field(default_factory=Globs, description="Only on these types (globs). Default: all.")
