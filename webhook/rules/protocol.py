@@ -129,7 +129,7 @@ def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) ->
 
     ``rules`` lists all resources that the kind evaluates, without wildcards; ``what`` is a phrase for them.
     """
-    known = [(of, judged.operations) for judged in rules for of in product(judged.api_groups, judged.resources)]
+    known = [(of, rule.operations) for rule in rules for of in product(rule.api_groups, rule.resources)]
     mistakes: list[SpecError] = []
     for number, rule in enumerate(match.resource_rules or ()):
         for place, path in enumerate(rule.resources):

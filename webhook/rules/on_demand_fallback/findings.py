@@ -129,12 +129,12 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         """Return the violation for a request that leaves only fallbacks in other zones for spot pools."""
         spot = spots[0]
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
-        theirs = _zones(fallbacks)
+        other_zones = _zones(fallbacks)
         return Violation(
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
-            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {theirs}. Volumes can't move there.",
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Volumes can't move there.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
             outcome=Outcome.WARN,
         )
