@@ -271,13 +271,13 @@ def serve_on(run: Run, webhook: Webhook) -> None:
     file = webhook.ca_file.with_name("review.json")
     denied = next(example for example in EXAMPLES if example.denied)
     file.write_text(json.dumps(review(next(requests_of(denied)))), encoding="utf-8")
-    run.line("")
-    run.line(f"The webhook runs until you press Ctrl-C. Its log is {webhook.log}. In another terminal, run:")
-    run.line("")
-    run.line(f"curl --cacert {webhook.ca_file} -H 'Content-Type: application/json' --data @{file} \\")
-    run.line(f"  https://{LOCALHOST}:{webhook.port}/validate")
-    run.line(f"curl http://{LOCALHOST}:{webhook.ops_port}/metrics")
     try:
+        run.line("")
+        run.line(f"The webhook runs until you press Ctrl-C. Its log is {webhook.log}. In another terminal, run:")
+        run.line("")
+        run.line(f"curl --cacert {webhook.ca_file} -H 'Content-Type: application/json' --data @{file} \\")
+        run.line(f"  https://{LOCALHOST}:{webhook.port}/validate")
+        run.line(f"curl http://{LOCALHOST}:{webhook.ops_port}/metrics")
         failed = webhook.process.wait()
     except KeyboardInterrupt:
         return
