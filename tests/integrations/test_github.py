@@ -116,7 +116,7 @@ def test_paths_and_policies_are_lists_without_globs(shell: Shell, runner: Path, 
 def test_the_failing_outcomes_are_configurable(shell: Shell, runner: Path, repo: Path) -> None:
     paths = "cluster ml-platform/notebook.yaml"
     (repo / "cluster/node-pools.yaml").write_text(
-        (repo / "cluster/node-pools.yaml").read_text().partition("---\n# A sup")[0]
+        (repo / "cluster/node-pools.yaml").read_text().partition("---\n# Sup")[0]
     )
     assert run_check(shell, runner, repo, paths=paths).returncode == 0
     assert run_check(shell, runner, repo, paths=paths, fail_on="warn").returncode == 1
