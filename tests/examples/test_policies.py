@@ -76,7 +76,7 @@ MISTAKES = [
     ("gpu-requests.yaml", "variables.gpus in params.sizes", "variables.gpus in params.size", "25:7: spec.validations[0].expression: there is no `params.size`, did you mean `sizes`?"),
     ("gpu-requests.yaml", "variables.gpus in params.sizes", "object.spec.containers.al(c, has(c.image))", "25:7: spec.validations[0].expression: there is no `al`, did you mean `all`?"),
     ("images.yaml", 'exclude: ["sandbox-*"]', 'exclude: ["sandbox-["]', "12:28: spec.match.namespaces.exclude[0]: 'sandbox-[' opens a `[` that it does not close"),
-    ("images.yaml", '"argocd:argocd-application-controller"', '"system:serviceaccount:argocd:argocd"', "34:25: spec.exempt[0].serviceAccounts[0]: expected namespace:name, without a prefix; got 'system:serviceaccount:argocd:argocd'"),
+    ("images.yaml", '"argocd:argocd-application-controller"', '"system:serviceaccount:argocd:argocd"', "33:25: spec.exempt[0].serviceAccounts[0]: expected namespace:name, without a prefix; got 'system:serviceaccount:argocd:argocd'"),
     ("images.yaml", "[^:/]+$", "[^:/+$", "23:7: spec.variables[2].expression: invalid regular expression: missing ]: [^:/+$"),
     ("spot-pods.yaml", "provider: gke", "provider: gcp", "11:3: spec.provider: there is no CapacityProvider `gcp`; there are: aks, cks, "),
     ("node-pools.yaml", "{cks: same-type}", "{ckss: same-type}", "63:23: spec.requireByProvider.ckss: there is no CapacityProvider 'ckss', did you mean `cks`?"),
