@@ -122,7 +122,7 @@ def test_a_match_that_a_kind_uses_is_accepted(tmp_path: Path, kind: str, rule: s
 @pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement", "SpotSuitability"])
 def test_an_unknown_provider_is_rejected_at_its_field(tmp_path: Path, kind: str) -> None:
     head = HEAD.format(kind=kind, name="own")
-    known = f"there are: {', '.join(sorted(file.stem for file in PROVIDERS.glob('*.yaml')))}"
+    known = f"available: {', '.join(sorted(file.stem for file in PROVIDERS.glob('*.yaml')))}"
     text = f"there is no CapacityProvider `ckss`, did you mean `cks`?; {known}"
     assert texts(tmp_path, f"{head}spec: {{provider: ckss}}") == {"spec.provider": text}
     assert texts(tmp_path, f"{head}spec: {{provider: [gke, ckss]}}") == {"spec.provider[1]": text}

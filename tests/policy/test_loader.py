@@ -234,7 +234,7 @@ def test_an_empty_value_is_reported_as_nothing(tmp_path: Path) -> None:
     assert [(problem.field, problem.text) for problem in problems] == [
         ("apiVersion", "expected spotgate.dev/v1, got nothing"),
         ("metadata", "must be a map (key: value), got nothing"),
-        ("kind", "is missing; there are: CapacityProvider, Example, WorkloadTemplates"),
+        ("kind", "is missing; available: CapacityProvider, Example, WorkloadTemplates"),
     ]
 
 

@@ -221,7 +221,7 @@ def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str])
         for number, glob in enumerate(document.spec.policies):
             if not any(map(Globs((glob,)).match, names)):
                 known = ", ".join(sorted(names)) or "none"
-                text = f"no policy is named {glob}{did_you_mean(glob, names)}; there are: {known}"
+                text = f"no policy is named {glob}{did_you_mean(glob, names)}; available: {known}"
                 yield document.problem(("spec", "policies", number), text)
 
 

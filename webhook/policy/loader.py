@@ -92,7 +92,7 @@ def validate_document(
     else:
         names = ", ".join(sorted(kinds))
         unknown = "is missing" if kind is None else f"unknown kind {quoted_value(kind)}{did_you_mean(str(kind), kinds)}"
-        problem(("kind",), f"{unknown}; there are: {names}")
+        problem(("kind",), f"{unknown}; available: {names}")
     if metadata is None or spec is None or len(problems) > before:
         return None
     return PolicyDocument(str(kind), metadata.name, spec, document)

@@ -115,7 +115,7 @@ class Facts(msgspec.Struct, frozen=True):
         mistakes = [
             SpecError(
                 ("provider", number) if len(names) > 1 else ("provider",),
-                f"there is no CapacityProvider `{name}`{did_you_mean(name, self.providers)}; there are: {known}",
+                f"there is no CapacityProvider `{name}`{did_you_mean(name, self.providers)}; available: {known}",
             )
             for number, name in enumerate(names)
             if name not in self.providers

@@ -35,6 +35,6 @@ def run(namespace: Namespace) -> int:
     """Print the example."""
     kinds, kind = example_files(), str(namespace.kind)
     if kind not in kinds:
-        raise CannotJudgeError(f"unknown kind {kind!r}{did_you_mean(kind, kinds)}; there are: {', '.join(kinds)}")
+        raise CannotJudgeError(f"unknown kind {kind!r}{did_you_mean(kind, kinds)}; available: {', '.join(kinds)}")
     print(kinds[kind].read_text(encoding="utf-8"), end="")
     return FINE

@@ -28,7 +28,7 @@ def _check_grace(value: object) -> object:
 
 GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
 ClassName = Annotated[
-    str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lower case letters, digits and '-', as web-server")
+    str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lowercase letters, digits, and '-'")
 ]
 
 

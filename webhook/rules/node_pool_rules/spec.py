@@ -15,7 +15,7 @@ AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
 
 
 _FIELD_PATH: Final = TextPattern(
-    r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, as spec.targetNodes"
+    r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, such as spec.targetNodes"
 )
 FieldQuery = Annotated[Query, Parsed(Annotated[str, _FIELD_PATH], Query)]
 MessageText = Annotated[MessageTemplate, Parsed(str, MessageTemplate)]
@@ -25,7 +25,7 @@ class FieldSpec(Model):
     """One field, as in the schema of its resource."""
 
     path: FieldQuery
-    """Field path, as spec.targetNodes."""
+    """Field path, such as spec.targetNodes."""
     type: Literal["string", "integer", "boolean", "object", "array"] | None = None
     """The JSON type."""
     required: Flag = False

@@ -10,7 +10,7 @@ from webhook.policy.schema_annotations import TextPattern
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
 
 
-Domain = Annotated[str, TextPattern(_DOMAIN, "a domain alone in lower case, as acme.example")]
+Domain = Annotated[str, TextPattern(_DOMAIN, "a lowercase domain, such as acme.example")]
 
 
 class AllowedLabelsSpec(Model):

@@ -14,7 +14,7 @@ _AT_MOST: Final = 100
 ExpressionText = Annotated[str, TextPattern(NOT_BLANK, "a CEL expression")]
 MessageLine = Annotated[str, TextPattern(r"\s*(\S([^\n\r]*\S)?)?\s*", "one line")]
 Identifier = Annotated[
-    str, TextPattern(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits and '_', as gpuCount")
+    str, TextPattern(r"[A-Za-z_][A-Za-z0-9_]{0,62}", "up to 63 letters, digits, and '_', such as gpuCount")
 ]
 
 
@@ -42,7 +42,7 @@ class NamedExpression(Model):
 
     name: Annotated[
         str,
-        TextPattern(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.' and '/', as on-spot"),
+        TextPattern(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "letters, digits, '-', '_', '.', and '/'"),
         Field(max_length=316),
     ]
     """The name in findings and `explain`."""
