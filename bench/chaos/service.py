@@ -1,6 +1,6 @@
 """Replicas of spotgate behind a Service, as kube-proxy and the kubelet would run them.
 
-A connection goes to any ready replica, stays with it, and is lost with it. There are no retries.
+Each connection goes to one ready replica, and breaks if the replica dies. There are no retries.
 """
 
 from __future__ import annotations

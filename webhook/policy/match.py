@@ -250,7 +250,7 @@ class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
     def excludes(self, kind: tuple[str, str, str], request: RequestAttributes) -> bool:
         """Return whether the rule excludes the request as an entry of ``excludeResourceRules``.
 
-        A rule for one version excludes requests in every version that serves the resource, like the API server with
+        A rule that names a version of the resource excludes requests in all its versions, like the API server with
         ``matchPolicy: Equivalent``.
 
         ``kind`` is the operation, the API group, and the resource with its subresource.
