@@ -49,7 +49,7 @@ class NamespaceSpec(Model):
     """The namespace of the request."""
 
     name: NonEmpty
-    """Its name, which also becomes the namespace of a namespaced object."""
+    """Its name. Replaces the namespace of a namespaced object."""
     labels: dict[str, str] | None = None
     """Its labels. Default: those in `state`."""
 
@@ -88,7 +88,7 @@ class SharedCaseSpec(Model):
     policies: tuple[NonEmpty, ...] | None = Field(default=None, min_length=1, examples=[["reserved-labels"]])
     """The policies, by name. Default: all."""
     object: KubernetesObject | None = None
-    """The object. A case's object is a merge patch of it."""
+    """The object. A case's `object` is a merge patch for it."""
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = None
     """The operation. Default: inferred from the objects."""
     user: str = ""
@@ -98,7 +98,7 @@ class SharedCaseSpec(Model):
     namespace: NamespaceSpec | None = None
     """The namespace of the request."""
     state: StateSpec | None = None
-    """The objects in the cluster. Default: unknown."""
+    """The cluster's objects before the request. Default: unknown."""
     date: Date | None = None
     """The day in UTC, for exemptions that expire. Default: today."""
     kubernetes_version: KubernetesVersion | None = None
@@ -109,7 +109,7 @@ class CaseSpec(SharedCaseSpec):
     """One request, and its expected result."""
 
     name: NonEmpty
-    """A unique sentence that describes the case."""
+    """A unique description."""
     old_object: KubernetesObject | None = None
     """The old object, or a merge patch of the document's object."""
     expect: ExpectSpec
