@@ -131,9 +131,9 @@ Level = Annotated[
     Literal["deny", "warn", "off"],
     BeforeValidator(_off_for_false),
     EnumDescriptions(
-        deny="up to the policy's enforcement",
+        deny="up to the policy's `enforcement`",
         warn="at most a warning",
-        off="the check is off",
+        off="not checked",
     ),
 ]
 """The strongest outcome of one kind of finding."""
@@ -166,7 +166,7 @@ class ResourceRuleSpec(Model):
     resources: ResourceNames = Field(min_length=1)
     """Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is everything."""
     operations: Operations = Field(min_length=1)
-    """Operations. '*' is all. CONNECT applies to subresources such as pods/exec."""
+    """Operations. '*' is all. CONNECT applies to subresources such as `pods/exec`."""
     resource_names: tuple[NonEmpty, ...] = ()
     """Object names. Generated names don't match."""
     scope: Annotated[
@@ -235,7 +235,7 @@ class MatchSpec(Model):
     namespace_selector: LabelSelectorSpec | None = None
     """Namespaces by their labels."""
     object_selector: LabelSelectorSpec | None = None
-    """Objects by their old or new labels."""
+    """Objects by their labels, before or after the request."""
 
 
 def _restricting(selector: LabelSelectorSpec | None) -> LabelSelectorSpec | None:
@@ -293,8 +293,8 @@ class ModeSpec(Model):
     workload_failure_policy: Annotated[
         Literal["Ignore", "Fail"],
         EnumDescriptions(
-            Ignore="they are admitted without evaluation",
-            Fail="those that a policy may match are rejected",
+            Ignore="they are admitted without a verdict",
+            Fail="those to which a policy may apply are rejected",
         ),
     ] = "Ignore"
     """What happens to workloads and Namespaces while spotgate doesn't answer."""
@@ -330,7 +330,7 @@ class PolicySpec(Model):
         Literal["warn", "deny"],
         EnumDescriptions(
             warn="the Pod is allowed with a warning, and recorded in the audit log",
-            deny="the Pod is denied: a workload that is older than the policy may fail to recreate its Pods",
+            deny="the Pod is denied; a workload that is older than the policy may fail to recreate its Pods",
         ),
     ] = "warn"
     """What a denial becomes if a built-in controller creates the Pod."""
@@ -348,7 +348,7 @@ class TargetingSpec(PolicySpec):
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ()
-    """One or more CapacityProviders, if no pool or Node shows the provider."""
+    """The cluster's CapacityProviders, if spotgate finds no pools or Nodes of any."""
     tolerating_is_targeting: Flag = False
     """Whether a Pod that tolerates a spot taint by name targets spot."""
 
@@ -357,4 +357,4 @@ class DecidingSpec(TargetingSpec):
     """The shared fields of policy kinds where exactly one policy decides for each Pod."""
 
     overrides: tuple[NonEmpty, ...] = Field(default=(), examples=[["spot-placement"]])
-    """Policies of this kind to replace for Pods that both match. Their exemptions still apply."""
+    """Policies of this kind that this one overrides where both match. Their exemptions still apply."""

@@ -68,15 +68,15 @@ class PodPlaceSpec(Model):
     path: WrittenPath
     """The field path, as in `templates`."""
     metadata: OptionalPath = Field(default="metadata", validate_default=True)
-    """Parent of the labels. '.' is `path`; '' is none."""
+    """Parent of the labels. '.' is the path itself; '' means none."""
     spec: RelativePath = Field(default="spec", validate_default=True)
-    """Parent of the spec's fields. '.' is `path`."""
+    """Parent of the spec's fields. '.' is the path itself."""
     containers: tuple[RelativePath, ...] = ()
     """Other fields of the spec that contain containers."""
     gpus: RelativePath = Field(default="", validate_default=True)
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
     inherits: tuple[InheritedSpec, ...] = ()
-    """Fields for all its Pods, the most specific first."""
+    """Fields that all its Pods inherit, the most specific first."""
     written: tuple[NonEmpty, ...] | None = None
     """Fields that `fix` can write. Default: all."""
 
@@ -95,7 +95,7 @@ class WorkloadSpec(Model):
     templates: tuple[WrittenPath, ...] = Field(default=(), examples=[["spec.template"]])
     """Field paths. '[*]' is each item of a list, '.*' each value of a map."""
     pods: tuple[PodPlaceSpec, ...] = ()
-    """Places of Pods without a pod template."""
+    """Paths of Pod definitions that aren't pod templates."""
     labels: tuple[CarriedLabelsSpec, ...] = ()
     """Additional labels of its Pods or Jobs."""
     pod_owner: PodOwnerSpec | None = None

@@ -24,7 +24,9 @@ def _spec_field(path: str) -> QueryPath:
 
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers share expressions
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
-_CONTROLLER_FIELDS: Final = "Fields of `spec` that only controllers write. Ignored unless a reader reads them."
+_CONTROLLER_FIELDS: Final = (
+    "Fields of `spec` that only controllers write. Changes are evaluated only if an entry reads them."
+)
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
@@ -43,7 +45,9 @@ class CapacityReaderSpec(Model):
     """The field or the requirements that determine a pool's capacity type."""
 
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
-    label: LabelKey | None = Field(default=None, description="Instead of `from`: the label in the pool's requirements.")
+    label: LabelKey | None = Field(
+        default=None, description="Instead of `from`: the label that the requirements restrict."
+    )
     values: dict[str, CapacityName] = Field(description="The capacity type of each value. Case-insensitive.")
     default: CapacityName = Field(description="The capacity type if the field is empty or missing.")
 
@@ -68,7 +72,7 @@ class AcceleratorsReaderSpec(Model):
     """The fields that describe the GPUs of a pool's nodes, in addition to the instance type."""
 
     type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator.")
-    count: JMESPath | None = Field(default=None, description="JMESPath of the number per node.")
+    count: JMESPath | None = Field(default=None, description="JMESPath of the number of accelerators per node.")
     when: JMESPath | None = Field(default=None, description="JMESPath that is true if the nodes have GPUs.")
 
 
@@ -80,7 +84,7 @@ class SizedBySpec(Model):
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    pool: JMESPath = Field(description="JMESPath of the pool's name. Objects without a result size no pool.")
+    pool: JMESPath = Field(description="JMESPath of the pool's name. No result: the object sizes no pool of this kind.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
     autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
     cluster: JMESPath | None = Field(default=None, description="JMESPath of the cluster, if the pool lacks it.")
@@ -115,10 +119,10 @@ class UnusableSpec(Model):
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, if it differs from the provider's."""
 
-    when: JMESPath | None = Field(default=None, description="JMESPath of the condition.")
-    budget_seconds: Seconds | None = Field(default=None, description="The time.")
+    when: JMESPath | None = Field(default=None, description="JMESPath that is true if the time applies.")
+    budget_seconds: Seconds | None = Field(default=None, description="The time that Pods have to stop.")
     from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90 or 1m30s.")
-    reserved: JMESPath | None = Field(default=None, description="JMESPath of the part for critical Pods.")
+    reserved: JMESPath | None = Field(default=None, description="JMESPath of the time reserved for critical Pods.")
     safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
     note: str = Field(default="", description="A note on versions.")
 
@@ -147,7 +151,9 @@ class GraceWindowSpec(Model):
 class PoolGraceSpec(Model):
     """The fields of a pool that determine how long its Pods have to stop."""
 
-    windows: tuple[GraceWindowSpec, ...] = Field(default=(), description="The first match replaces `gracePeriod`.")
+    windows: tuple[GraceWindowSpec, ...] = Field(
+        default=(), description="The first that applies replaces `gracePeriod`."
+    )
     limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds or a duration.")
 
     def read(self, results: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
@@ -179,7 +185,9 @@ class MachinesSpec(Model):
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> value.")
     zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
     labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
-    own_spot_labels: JMESPath | None = Field(default=None, description="A map of labels if `labelsSpotNodes` is false.")
+    own_spot_labels: JMESPath | None = Field(
+        default=None, description="If `labelsSpotNodes` is false: a map of the spot nodes' labels."
+    )
 
 
 class MachineTemplateSpec(MachinesSpec):
@@ -206,20 +214,25 @@ class ListedInSpec(Model):
 class NodePoolReaderSpec(MachinesSpec):
     """How to read one kind of node-pool resource. Expressions are JMESPath."""
 
-    listed_in: ListedInSpec | None = Field(default=None, description="The file that lists pools of this kind.")
+    listed_in: ListedInSpec | None = Field(default=None, description="The kind of file that lists this pool.")
     replaces: dict[KindName, StrictInt] = Field(
         default={},
         examples=[{"NodeSet": 2023}],
-        description="Earlier kinds in its API group, which `check` doesn't evaluate -> year of their replacement.",
+        description="Earlier kinds in its API group, which `check` skips -> the year they were replaced.",
     )
     namespaced: Flag = Field(default=False, description="The resource is namespaced.")
     scale: Flag = Field(default=False, description="It has the scale subresource.")
-    when: JMESPath | None = Field(default=None, description="A condition for objects, if a kind has several readers.")
+    when: JMESPath | None = Field(
+        default=None, description="True for the objects of this entry, if several entries read one kind."
+    )
     requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} for labels.")
-    template: TemplateSpec | None = Field(default=None, description="Instead of `capacity`: the machine template.")
+    template: TemplateSpec | None = Field(
+        default=None, description="Instead of `capacity`: the object that defines it."
+    )
     size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
     pool_name: JMESPath | None = Field(
-        default=None, description="The pool's name on its nodes, `` `null` `` if they lack it. Default: the object's."
+        default=None,
+        description="The pool's name on its nodes; `` `null` `` if nodes don't name their pool. Default: the object's.",
     )
     cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it can be another one.")
     cluster_namespace: JMESPath | None = Field(default=None, description="Cluster namespace. Default: the pool's.")
@@ -235,7 +248,7 @@ class NodePoolReaderSpec(MachinesSpec):
     labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
     labels_complete: Flag = Field(default=False, description="Its nodes have only the declared labels.")
     label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes. Default: all.")
-    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "The fields for the time that its Pods have to stop.")
+    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "The time that the pool gives its Pods to stop.")
     unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions under which it provides no nodes.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 

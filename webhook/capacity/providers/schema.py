@@ -43,8 +43,8 @@ class SpotLabelSpec(LabelSpec):
     """A label of every spot node."""
 
     note: str = Field(default="", description="A note for readers, such as the first version and exceptions.")
-    spot_only: Flag = Field(default=False, description="Only spot nodes have this label key, whatever the value.")
-    instead: Flag = Field(default=False, description="Replaces the others on pools with this label in `knownLabels`.")
+    spot_only: Flag = Field(default=False, description="Only spot nodes have this label key.")
+    instead: Flag = Field(default=False, description="On pools with this label, replaces the other spot labels.")
 
 
 class TaintPatternSpec(Model):
@@ -160,8 +160,8 @@ class GracePeriodSpec(Model):
 class SystemNamespacesSpec(Model):
     """Namespaces of the provider. spotgate never changes the objects in them."""
 
-    names: GlobList = Field(default_factory=Globs, description="By name (globs).")
-    labels: tuple[LabelSpec, ...] = Field(default=(), description="By any of these labels.")
+    names: GlobList = Field(default_factory=Globs, description="Namespaces by name (globs).")
+    labels: tuple[LabelSpec, ...] = Field(default=(), description="Namespaces with any of these labels.")
 
 
 class FallbackSpec(Model):
@@ -179,7 +179,9 @@ class CapacityProviderSpec(Model):
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(default=(), description="Labels of every spot node.")
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
     pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
-    other_pool_name_labels: tuple[LabelKey, ...] = Field(default=(), description="Other labels that name it.")
+    other_pool_name_labels: tuple[LabelKey, ...] = Field(
+        default=(), description="Other labels that name a node's pool."
+    )
     platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
     gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
@@ -187,7 +189,9 @@ class CapacityProviderSpec(Model):
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(), description="Labels for machine types and families. Default lists: `instanceTypes`."
     )
-    other_machine_labels: tuple[LabelKey, ...] = Field(default=(), description="The other labels in those domains.")
+    other_machine_labels: tuple[LabelKey, ...] = Field(
+        default=(), description="Other labels in the domains of `machineLabels`."
+    )
     labels_of_one_node: GlobList = Field(default_factory=Globs, description="Labels that differ within a pool (globs).")
     hands_off_schedulers: GlobList = Field(
         default_factory=Globs, description="Schedulers whose Pods spotgate doesn't change (globs)."

@@ -60,7 +60,7 @@ class EvictionStrategySpec(PolicySpec):
     distributed: KindPatterns = Field(default=_DISTRIBUTED, validate_default=True)
     """Kinds whose Pods work in lockstep, as Kind.group (globs). Indexed Jobs always do."""
     replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
-    """Kinds that are stateful with one replica and a writable claim, as Kind.group (globs)."""
+    """Kinds that count as stateful if they have one replica and a writable volume claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
         EnumDescriptions(named="those whose tolerations, nodeSelector or affinity name SUNK", all="every DaemonSet"),

@@ -64,7 +64,7 @@ class CheckSpec(Model):
     detail: MessageText = Field(default="", validate_default=True)
     """Why it matters."""
     fix: MessageText = Field(default="", validate_default=True)
-    """The change to make. YAML keeps its layout."""
+    """What to change. YAML in it keeps its indentation."""
     enforcement: EnforcementWord = Enforcement.DENY
     """The outcome, at most the policy's `enforcement`."""
 
