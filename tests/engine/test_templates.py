@@ -31,10 +31,10 @@ def test_a_workload_is_judged_by_its_pods_after_mutation() -> None:
     assert not decision.findings
 
 
-def test_a_finding_in_a_template_is_a_warning_with_the_workloads_path() -> None:
+def test_a_finding_in_a_template_has_the_workloads_path() -> None:
     decision = validate(index(policy(Finds())), request(DEPLOYMENT, group="apps", resource="deployments"))
     assert [(str(finding.outcome), finding.field) for finding in decision.findings] == [
-        ("warn", "spec.template.spec.x")
+        ("deny", "spec.template.spec.x")
     ]
 
 
@@ -67,9 +67,9 @@ def test_a_fix_for_a_template_shows_the_yaml_of_the_workload(path: str, value: d
     assert finding.fix == expected
 
 
-def test_a_kind_can_deny_templates() -> None:
-    strict = index(policy(Finds(), template_outcome=Outcome.DENY))
-    assert outcomes(validate(strict, request(DEPLOYMENT, group="apps", resource="deployments"))) == ["deny"]
+def test_a_kind_can_only_warn_about_templates() -> None:
+    lenient = index(policy(Finds(), template_outcome=Outcome.WARN))
+    assert outcomes(validate(lenient, request(DEPLOYMENT, group="apps", resource="deployments"))) == ["warn"]
 
 
 def test_templates_are_patched_only_on_request() -> None:
@@ -87,7 +87,7 @@ def test_an_update_that_does_not_change_a_template_has_no_findings() -> None:
     assert not validate(reporting, unchanged).findings
     relabelled = {**DEPLOYMENT, "spec": {"template": {**TEMPLATE, "metadata": {}}}}
     changed = request(relabelled, group="apps", resource="deployments", operation="UPDATE", oldObject=DEPLOYMENT)
-    assert outcomes(validate(reporting, changed)) == ["warn"]
+    assert outcomes(validate(reporting, changed)) == ["deny"]
 
 
 def test_templates_in_a_list_are_identified_by_name() -> None:

@@ -12,7 +12,7 @@ from tests.golden import messages
 from tests.rules.cases import RULES, judged, load_examples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from webhook.model.decision import Decision
 
@@ -36,20 +36,25 @@ def _texts() -> Iterator[tuple[str, str]]:
                 yield file.parent.name.replace("_", "-"), node.value
 
 
-def regenerate() -> None:
-    """Write, by behavior, the messages of each example with a text that no earlier message of its kind has."""
+def current(folder: Path) -> Mapping[str, str]:
+    """Return, by behavior, the messages of each example with a text that no earlier message of its kind has."""
     golden: dict[str, str] = defaultdict(str)
     for finding_id, message in messages.stored().items():
         golden[_ANY] += message
         golden[finding_id.partition("/")[0]] += message
     left = {(kind, text) for kind, text in _texts() if text not in golden[kind]}
     variants: dict[str, list[str]] = defaultdict(list)
+    for example in load_examples():
+        if example.is_judged:
+            texts = messages_of(judged(example, folder)[1])
+            of_kinds = ((kind, text) for kind, text in left if kind == _ANY or f"[{kind}] " in texts)
+            if new := {(kind, text) for kind, text in of_kinds if text in texts}:
+                left -= new
+                variants[example.name].append(texts)
+    return {name: "\n\n".join(parts) for name, parts in variants.items()}
+
+
+def regenerate() -> None:
+    """Write the golden messages of variants."""
     with TemporaryDirectory() as folder:
-        for example in load_examples():
-            if example.is_judged:
-                texts = messages_of(judged(example, Path(folder))[1])
-                of_kinds = ((kind, text) for kind, text in left if kind == _ANY or f"[{kind}] " in texts)
-                if new := {(kind, text) for kind, text in of_kinds if text in texts}:
-                    left -= new
-                    variants[example.name].append(texts)
-    messages.write(FILE, {name: "\n\n".join(parts) for name, parts in variants.items()})
+        messages.write(FILE, current(Path(folder)))

@@ -246,7 +246,7 @@ def test_break_glass_on_an_update_is_read_from_the_new_object() -> None:
 
 
 def test_break_glass_on_a_workload_covers_its_templates() -> None:
-    judging = index(policy(Finds(), break_glass=Globs(("devs",)), template_outcome=Outcome.DENY))
+    judging = index(policy(Finds(), break_glass=Globs(("devs",))))
     workload = {**DEPLOYMENT, "metadata": {"name": "web", "annotations": {KEY: "outage"}}}
     decision = validate(judging, request(workload, group="apps", resource="deployments"))
     assert [finding.outcome for finding in decision.findings] == [Outcome.WARN]

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, create_model
 
 from webhook.capacity.providers.schema import CapacityProviderSpec
-from webhook.policy.common import KindGlob, PolicySpec
+from webhook.policy.common import KindGlob, Patterns, PolicySpec
 from webhook.policy.document import PolicyDocument, policy_files
 from webhook.policy.errors import PolicyErrors, problem_lines
 from webhook.policy.loader import load_documents
@@ -236,6 +236,12 @@ def test_an_empty_value_is_reported_as_nothing(tmp_path: Path) -> None:
         ("metadata", "must be a map (key: value), got nothing"),
         ("kind", "is missing; available: CapacityProvider, Example, WorkloadTemplates"),
     ]
+
+
+def test_a_list_of_globs_can_have_a_minimum_length() -> None:
+    model = create_model("Example", globs=(Patterns, Field(min_length=1)))
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        model(globs=[])
 
 
 @pytest.mark.parametrize("kind", ["deployments", "Deploymnet.apps", "jobsets.jobset.x-k8s.io", "kubeflow.org/MPIJob"])

@@ -78,7 +78,7 @@ class Parsed:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         as_text = core_schema.plain_serializer_function_ser_schema(str)
-        schema = handler.generate_schema(self.written)
+        schema = handler(self.written)  # with constraints such as `min_length`
         return core_schema.no_info_after_validator_function(self.parse, schema, serialization=as_text)
 
 

@@ -178,7 +178,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     lint: Callable[[Any, Collection[Workload]], Iterable[SpecWarning]] = lambda *_: ()
     needs: Needs = NO_NEEDS
     order: int = 1
-    template_outcome: Outcome = Outcome.WARN
+    template_outcome: Outcome = Outcome.DENY
     unknown_outcome: Outcome = Outcome.WARN
     counts_replicas: bool = False
     guards_namespaces: bool = False

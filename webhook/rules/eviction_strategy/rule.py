@@ -29,7 +29,7 @@ import msgspec
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.kube.affinity import terms_of
 from webhook.kube.containers import writable_claim
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import rules_for
 from webhook.rules.concern import EVERYTHING, Concern, Keys
@@ -327,6 +327,5 @@ KIND: Final = PolicyKind(
     lint=lint,
     rules=lambda _: rules_for([("", "pods")], "CREATE", "UPDATE"),
     order=2,
-    template_outcome=Outcome.DENY,
     pods_only=True,
 )

@@ -40,6 +40,7 @@ from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.hooks import longest_sleep, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination.lint import lint
@@ -212,5 +213,6 @@ KIND: Final = PolicyKind(
     compile=_compile,
     lint=lint,
     rules=lambda _: (PODS_CREATE,),
+    template_outcome=Outcome.WARN,
     needs=Needs(namespaces=True, pools=True),
 )

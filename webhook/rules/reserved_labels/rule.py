@@ -34,7 +34,7 @@ from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import Needs
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Violation
 from webhook.policy.match import ResourceRule, is_namespace, rules_for
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
@@ -202,7 +202,6 @@ KIND: Final = PolicyKind(
     compile=_compile,
     rules=_rules,
     needs=Needs(pools=True),
-    template_outcome=Outcome.DENY,
     guards_namespaces=True,
     any_size=True,
     lint=lint,

@@ -49,7 +49,6 @@ from webhook.capacity.view import Needs
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
-from webhook.model.decision import Outcome
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
@@ -269,8 +268,6 @@ KIND: Final = PolicyKind(
     writes=(".spec.affinity", ".spec.nodeSelector", ".spec.tolerations"),
     not_exported="it changes Pods, and looks up the cluster's node pools",
     order=0,
-    # The only finding that can deny is a floor that can't be parsed. A workload with one must not be stored.
-    template_outcome=Outcome.DENY,
     compile=lambda spec, facts: SpotPlacement(Targeting.of_policy(spec, facts), spec.selector_labels),
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True),

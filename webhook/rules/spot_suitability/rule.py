@@ -49,7 +49,6 @@ from webhook.capacity.placement.workload_class import (
 from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
 from webhook.kube.workload import WorkloadFields
-from webhook.model.decision import Outcome
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import Levels, PolicyKind
@@ -268,7 +267,6 @@ KIND: Final = PolicyKind(
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True, budgets=True),
     order=2,
-    template_outcome=Outcome.DENY,
     counts_replicas=True,
     pods_only=True,
     entries=dict.fromkeys(("few-replicas", "bare-pod"), "too few copies to lose one")

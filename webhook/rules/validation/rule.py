@@ -23,7 +23,7 @@ import msgspec
 from webhook.capacity.view import Needs
 from webhook.cel import language
 from webhook.cel.errors import EvaluationError
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError, SpecErrors
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.validation.spec import ValidationSpec
@@ -164,6 +164,5 @@ KIND: Final = PolicyKind(
     spec=ValidationSpec,
     compile=_compile,
     rules=lambda _: (),  # `match.resourceRules` is required
-    template_outcome=Outcome.DENY,
     expressions=True,
 )
