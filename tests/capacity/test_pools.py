@@ -1,4 +1,8 @@
-"""Every manifest in pools/ is read as the pool in its row."""
+"""Every manifest in pools/ is read as the pool in its row.
+
+A row has the pool's kind, and its API if that is ambiguous. ``with`` has related objects, such as the pool's template.
+``read`` has the expected fields of `Pool`: ``capacity: both``, ``gpu: 'yes'``, ``pool_name: ''``. See `rows_of` for tables.
+"""
 
 from __future__ import annotations
 
@@ -79,12 +83,7 @@ def test_a_node_pool_is_read_as_its_row_expects(name: str) -> None:
 
 
 def fields_of(provider: Provider, row: JSON) -> JSON:
-    """Return the expected fields as they are read.
-
-    A row has the pool's kind, and its API if that is ambiguous; `read` has the expected fields.
-
-    `with` has related objects, such as the pool's template.
-    """
+    """Return the row's expected fields as they are read."""
     group = row.get("apiVersion", "").partition("/")[0]
     readers = [reader for reader in provider.readers if reader.kind == row["kind"] and group in {"", reader.group}]
     if "with" in row or not readers:

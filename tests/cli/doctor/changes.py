@@ -191,7 +191,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {VALIDATING: changed(VALIDATING, narrow)},
         {
             "ValidatingWebhookConfiguration": r"fail: webhooks\[node-pools.spotgate.dev\]\."
-            r"(rules lacks nodepools.compute.coreweave.com, nodepools.karpenter.sh|matchConditions lacks scaled-down);"
+            r"(rules lacks .*nodepools.compute.coreweave.com, .*nodepools.karpenter.sh.*|matchConditions lacks scaled-down);"
         },
     ),
     "rules that are split differently": ({VALIDATING: changed(VALIDATING, divide)}, {}),

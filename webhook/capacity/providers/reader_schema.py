@@ -183,7 +183,7 @@ class MachinesSpec(Model):
     several_types: Flag = Field(default=False, description="Warn if a spot pool has only one `instanceType`.")
     accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Other fields that describe GPUs.")
     known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> value.")
-    zones: JMESPath | None = Field(default=None, description="A zone, or a list of them.")
+    zones: JMESPath | None = Field(default=None, description="One or more zones, as in `topology.kubernetes.io/zone`.")
     labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
     own_spot_labels: JMESPath | None = Field(
         default=None, description="If `labelsSpotNodes` is false: a map of the spot nodes' labels."

@@ -75,6 +75,7 @@ class TaintSpec(TaintPatternSpec):
 class SpotTaintSpec(TaintSpec):
     """A taint that the provider adds to spot nodes."""
 
+    value: LabelValue = Field(default="", description="Taint value. Without one, Pods get `operator: Exists`.")
     declared_pools: Flag = Field(default=True, description="The provider also adds it to user-declared pools.")
 
 
@@ -178,14 +179,17 @@ class CapacityProviderSpec(Model):
     title: NonEmpty = Field(examples=["Example Cloud"], description="A display name.")
     spot_node_labels: tuple[SpotLabelSpec, ...] = Field(default=(), description="Labels of every spot node.")
     spot_node_taints: tuple[SpotTaintSpec, ...] = Field(default=(), description="Taints of every spot node.")
-    pool_name_label: LabelKey = Field(examples=["example.com/node-pool"], description="Label that names a node's pool.")
+    pool_name_label: LabelKey = Field(
+        examples=["example.com/node-pool"],
+        description="Label that names a node's pool. The provider or users set it.",
+    )
     other_pool_name_labels: tuple[LabelKey, ...] = Field(
         default=(), description="Other labels that name a node's pool."
     )
     platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
     gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
-    instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by their hardware.")
+    instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by hardware. Globs ignore case.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(), description="Labels for machine types and families. Default lists: `instanceTypes`."
     )
@@ -204,4 +208,6 @@ class CapacityProviderSpec(Model):
     grace_period: GracePeriodSpec = Field(description="The time that a Pod on a reclaimed node has to stop.")
     fallback: tuple[FallbackSpec, ...] = Field(default=(), description="The default fallback that GPU spot pools need.")
     this_cluster: str = Field(default="", description="This cluster's name in node pools. Other pools don't count.")
-    node_pools: tuple[NodePoolReaderSpec, ...] = Field(default=(), description="How to read each kind of node pool.")
+    node_pools: tuple[NodePoolReaderSpec, ...] = Field(
+        default=(), description="How to read each kind of node pool. Without it, spotgate reads only Nodes."
+    )
