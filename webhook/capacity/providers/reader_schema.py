@@ -83,11 +83,13 @@ class SizedBySpec(Model):
     versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
     kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
     resource: ResourceName = Field(description="Plural resource name.")
-    scale: Flag = Field(default=False, description="It has the scale subresource.")
+    scale: Flag = Field(default=False, description="The resource has the scale subresource.")
     pool: JMESPath = Field(description="JMESPath of the pool's name. No result: the object sizes no pool of this kind.")
     desired: JMESPath = Field(description="JMESPath of the number of nodes.")
-    autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
-    cluster: JMESPath | None = Field(default=None, description="JMESPath of the cluster, if the pool lacks it.")
+    autoscaling: JMESPath | None = Field(
+        default=None, description="JMESPath of a boolean: an autoscaler sizes the pool."
+    )
+    cluster: JMESPath | None = Field(default=None, description="JMESPath of the pool's cluster, if the pool lacks it.")
     controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
 
 
@@ -96,7 +98,9 @@ class SizeReaderSpec(Model):
 
     desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes.")
     sized_by: SizedBySpec | None = Field(default=None, description="Another resource that sets the size.")
-    autoscaling: JMESPath | None = Field(default=None, description="JMESPath of a boolean: an autoscaler sizes it.")
+    autoscaling: JMESPath | None = Field(
+        default=None, description="JMESPath of a boolean: an autoscaler sizes the pool."
+    )
     maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
     unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
     limits: JMESPath | None = Field(default=None, description="JMESPath of the total limits: resource -> quantity.")
@@ -199,7 +203,9 @@ class MachineTemplateSpec(MachinesSpec):
 class TemplateSpec(Model):
     """An object, in the pool's namespace, that describes the machines of the pool's nodes."""
 
-    from_: JMESPath = Field(alias="from", description="JMESPath of the reference, with `kind` and `name`.")
+    from_: JMESPath = Field(
+        alias="from", description="JMESPath of the reference to the object, with `kind` and `name`."
+    )
     kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The possible kinds.")
     default: CapacityName = Field(default="on-demand", description="The capacity type for references to other kinds.")
 
@@ -208,7 +214,7 @@ class ListedInSpec(Model):
     """A kind of file that lists pools, with the same group and versions. No API server serves it."""
 
     kind: KindName = Field(description="Kind. The object's name is the cluster's name.")
-    field: NonEmpty = Field(description="The field with the list.")
+    field: NonEmpty = Field(description="The field with the list of pools.")
 
 
 class NodePoolReaderSpec(MachinesSpec):
@@ -221,7 +227,7 @@ class NodePoolReaderSpec(MachinesSpec):
         description="Earlier kinds in its API group, which `check` skips -> the year they were replaced.",
     )
     namespaced: Flag = Field(default=False, description="The resource is namespaced.")
-    scale: Flag = Field(default=False, description="It has the scale subresource.")
+    scale: Flag = Field(default=False, description="The resource has the scale subresource.")
     when: JMESPath | None = Field(
         default=None, description="True for the objects of this entry, if several entries read one kind."
     )

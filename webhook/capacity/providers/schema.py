@@ -42,7 +42,7 @@ class LabelSpec(Model):
 class SpotLabelSpec(LabelSpec):
     """A label of every spot node."""
 
-    note: str = Field(default="", description="A note for readers, such as the first version and exceptions.")
+    note: str = Field(default="", description="A note for readers: the first version, exceptions.")
     spot_only: Flag = Field(default=False, description="Only spot nodes have this label key.")
     instead: Flag = Field(default=False, description="On pools with this label, replaces the other spot labels.")
 
@@ -69,7 +69,7 @@ class TaintSpec(TaintPatternSpec):
 
     value: LabelValue = Field(default="", description="Taint value.")
     effect: EffectName = Field(description="The effect on Pods that don't tolerate it.")
-    note: str = Field(default="", description="A note for readers, such as the first version and exceptions.")
+    note: str = Field(default="", description="A note for readers: the first version, exceptions.")
 
 
 class SpotTaintSpec(TaintSpec):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.commands.audit.run import Audited
 
 DESCRIPTION: Final = """\
-Judge the objects of a live cluster as if they were created now, and list the workloads on spot
+Evaluate the objects of a live cluster as if they were created now, and list the workloads on spot
 Nodes that would not survive a reclaim.
 
 audit never reads Secrets and ConfigMaps, and writes nothing without --write-reports.
