@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
+from webhook.capacity.placement.supply import can_be_spot, marks_of
 from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
@@ -108,6 +109,11 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
+    spot_taints = (str(spec.taint) for spec in provider.spot_node_taints if spec.declared_pools)
+    spot_labels = (f"{key}={text}" for key, text in marks_of(provider, pool))
+    if can_be_spot(pool, provider) and (added := ", ".join((*spot_taints, *spot_labels))):
+        origin = f"of every {provider.title} spot node" if pool.marked else source(reader.own_spot_labels)
+        yield PoolFact("spot nodes have", added, origin)
     zones = reader.requirements if reader.zones is None else reader.zones
     yield PoolFact("zones", ", ".join(sorted(pool.zones)) or _NOT_SPECIFIED, source(zones))
     own, seconds, margin = pool.grace_seconds is not None, pool.grace_seconds, pool.safety_margin_seconds

@@ -249,10 +249,10 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
     In a pool of both capacity types, this requires a label on its spot nodes.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(_marks(provider, pool)))
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(marks_of(provider, pool)))
 
 
-def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
+def marks_of(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
     """Return the labels that distinguish spot nodes from other nodes of the same pool."""
     if pool is not None and not pool.marked:
         return pool.own_marks
@@ -262,7 +262,7 @@ def _marks(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]
 
 
 def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = _marks(provider, pool)
+    marks = marks_of(provider, pool)
     labels = {**(pool.labels if pool is not None else {}), **dict(marks)}
     taints = [(taint, meaning_of(taint, provider, common)) for taint in _taints(provider, pool, labels)]
 
