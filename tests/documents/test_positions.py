@@ -24,7 +24,7 @@ apiVersion: v1
 metadata:
   labels:
     "example.com/team": x
-    1: y
+    0x1: y
 spec:
   containers:
   - name: web
@@ -133,9 +133,8 @@ def test_json_has_positions() -> None:
         pytest.param('"a"\n: 1, "b":{}', id="a colon on a separate line"),
     ],
 )
-@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
-def test_json_that_is_not_yaml_has_positions(odd: str, size: int) -> None:
-    text = f'{{{odd}, "pad": "{"x" * size}",\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
+def test_json_that_is_not_yaml_has_positions(odd: str) -> None:
+    text = f'{{{odd},\n"items": [1,\n [],\n  {{"c": {{"d": null}}}}]}}'
     (document,) = read_documents(text.encode(), "f.json")
     line = text.count("\n") - 1
     assert document.position(()) == (1, 1)
@@ -146,9 +145,8 @@ def test_json_that_is_not_yaml_has_positions(odd: str, size: int) -> None:
     assert document.position(("items", "c")) == (line, 1)
 
 
-@pytest.mark.parametrize("size", [0, 40_000], ids=["small", "large"])
-def test_text_like_an_escaped_surrogate_does_not_hide_positions(size: int) -> None:
-    text = f"a: ['C:\\udev', \"x\"]\nb: '{'x' * size}'\nc: {{d: 1}}\n"
+def test_text_like_an_escaped_surrogate_does_not_hide_positions() -> None:
+    text = "a: ['C:\\udev', \"x\"]\nb: 1\nc: {d: 1}\n"
     (document,) = read_documents(text.encode(), "f.yaml")
     assert document.position(("c", "d")) == (3, 5)
 
@@ -162,14 +160,14 @@ def test_documents_may_have_tag_directives() -> None:
 
 
 @pytest.mark.parametrize("file", ["policies/providers/cks.yaml", "examples/raycluster.yaml"])
-@pytest.mark.parametrize("padding", [0, 40_000], ids=["short", "long"])
-def test_positions_come_from_the_parser_of_the_values(file: str, padding: int) -> None:
-    text = f"{(ROOT / file).read_text()}\n# {'x' * padding}\n"
+@pytest.mark.parametrize("order", [1, -1], ids=["from the top", "from the end"])
+def test_positions_come_from_the_parser_of_the_values(file: str, order: int) -> None:
+    text = f"{(ROOT / file).read_text()}\n# {order}\n"
     composed = list(yaml.compose_all(text, yaml.CSafeLoader))
     documents = read_documents(text.encode(), "f.yaml")
     assert len(documents) == len(composed)
     for document, root in zip(documents, composed, strict=True):
-        for path, mark in _marks((), root, root.start_mark):
+        for path, mark in list(_marks((), root, root.start_mark))[::order]:
             assert document.position(path) == (mark.line + 1, mark.column + 1), path
 
 

@@ -4,22 +4,19 @@ kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. That
 ``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, ``1.0`` is the integer 1. Stricter here than
 there, where they pass in silence: duplicate keys and unknown tags are errors.
 
-A short YAML document keeps the places of its keys and items: to read it once more for the position of a finding takes
-as long as to judge it. JSON, long documents, and those with aliases are read once more.
+Documents keep their text, not the places of their values: most are never asked for one. A document with a finding is
+read once more, as far as to the field.
 """
 
 from __future__ import annotations
 
 import codecs
-import re
-from array import array
-from bisect import bisect_right
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.documents.json_text import compose, read_json
+from webhook.documents.json_text import read_json
 from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,
@@ -27,18 +24,17 @@ from webhook.documents.model import (
     FieldPath,
     JSONValue,
     described,
-    entries,
     field_path,
     line_and_column,
     parse_field_path,
     parse_pointer,
 )
-from webhook.documents.yaml_reader import Offsets, YAMLReader
+from webhook.documents.nodes import TextTree
+from webhook.documents.yaml_reader import YAMLReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.documents.nodes import TextNode
 
 __all__ = [
     "DOCUMENT_LIMITS",
@@ -55,9 +51,6 @@ __all__ = [
 ]
 
 
-_NO_PLACES: Final[Offsets] = array("L")
-
-
 class Document(msgspec.Struct, frozen=True):
     """One document of a file.
 
@@ -68,7 +61,6 @@ class Document(msgspec.Struct, frozen=True):
         source: its text, from the beginning of that line on.
         offset: how many characters of that line are not in ``source`` (JSON objects one after another).
         begin: where ``source`` begins in the text of the file, in characters.
-        places: as in `webhook.documents.yaml_reader.YAMLReader.read`; empty for JSON.
     """
 
     file: str
@@ -77,16 +69,13 @@ class Document(msgspec.Struct, frozen=True):
     source: str = ""
     offset: int = 0
     begin: int = 0
-    places: Offsets = _NO_PLACES
 
     def position(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
         if not self.source:
             return self.line, 1
-        at = self.places[_ordinal(self.value, path)] - self.places[0] if self.places else _root(self.source).find(path)
-        starts = _line_starts(self.source)
-        line = bisect_right(starts, at) - 1
-        return self.line + line, at - starts[line] + 1 + (0 if line else self.offset)
+        line, column = _tree(self.source).find(path)
+        return self.line + line, column + 1 + (0 if line else self.offset)
 
 
 def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS) -> list[Document]:
@@ -97,7 +86,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         try:
-            return _placed(text, file, limits, ((*spanned, _NO_PLACES) for spanned in read_json(text, limits)))
+            return _placed(text, file, limits, read_json(text, limits))
         except (ValueError, OverflowError, RecursionError):
             pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
     if not text.endswith("\n"):
@@ -121,51 +110,20 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
 
 
 def _placed(
-    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue, Offsets]]
+    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue]]
 ) -> list[Document]:
-    """Return the documents of a text, given the beginning, end, value and places of each."""
+    """Return the documents of a text, given the beginning, end and value of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
-    for number, (begin, end, value, places) in enumerate(parts):
+    for number, (begin, end, value) in enumerate(parts):
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
         counted = begin
         if number >= limits.documents:
             raise DocumentError(file, line, 1, f"more than {limits.documents} documents", "split it into several files")
         if value is not None:
-            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin, places))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
     return documents
 
 
-def _ordinal(value: JSONValue, path: FieldPath) -> int:
-    """Return the index in a document's places of the key or item at ``path``, or of its deepest ancestor."""
-    ordinal = 1
-    for step in path:
-        members = entries(value)
-        key = str(step) if isinstance(value, dict) else step
-        if key not in members:
-            break
-        index = list(members).index(key)
-        ordinal += 1 + index + sum(map(_places_in, list(members.values())[:index]))
-        value = members[key]
-    return ordinal
-
-
-def _places_in(value: JSONValue) -> int:
-    if not isinstance(value, (dict, list)):
-        return 0
-    members = value.values() if isinstance(value, dict) else value
-    return len(members) + sum(map(_places_in, members))
-
-
-# The findings of a long document come together, and each needs a position.
-
-
-@lru_cache(maxsize=4)
-def _line_starts(source: str) -> array[int]:
-    return array("Q", [0, *(newline.end() for newline in re.finditer("\n", source))])
-
-
-@lru_cache(maxsize=4)
-def _root(source: str) -> TextNode:
-    return compose(source)[0]
+_tree: Final = lru_cache(maxsize=4)(TextTree)  # The findings of a long document come together.

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
+from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
 
-from webhook.documents.json_text import compose
 from webhook.documents.model import entries
+from webhook.documents.nodes import TextTree
 from webhook.documents.yaml_writer import dump_on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import yaml
 
     from webhook.documents.model import JSONValue
     from webhook.documents.nodes import TextNode
@@ -29,13 +32,8 @@ __all__ = ["EditError", "edited"]
 _Added: TypeAlias = "tuple[str | int, JSONValue]"
 """A member to add with its key, or an item with its index."""
 
-
-class Edit(NamedTuple):
-    """The replacement of the characters from ``start`` to ``end`` by ``text``."""
-
-    start: int
-    end: int
-    text: str
+_Edit: TypeAlias = tuple[int, int, str]
+"""Where a replacement begins and ends, and its text."""
 
 
 class EditError(ValueError):
@@ -71,21 +69,23 @@ class _Editor:
     """
 
     def __init__(self, source: str) -> None:
-        self.root, self._json = compose(source)
+        tree = TextTree(source)
+        tree.read_rest()
+        self._json = tree.is_json
+        self.root = tree.nodes[0]
         self._source = source
-        nodes = list(self.root.walk())
-        self._aliases = {node.alias for node in nodes if node.alias is not None}
+        self._aliases = {node.anchor for node in tree.nodes if node.kind is AliasEvent}
         self._newline = "\r\n" if "\r\n" in source else "\n"
         self._json_indent = self._margin(self.root)  # None: all is on one line
-        self._step = min(_steps(nodes, lists=False), default=2)
-        self._dash_step = min(_steps(nodes, lists=True), default=2)
+        self._step = min(_steps(tree.nodes, MappingStartEvent), default=2)
+        self._dash_step = min(_steps(tree.nodes, SequenceStartEvent), default=2)
 
-    def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[Edit]:
+    def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[_Edit]:
         """Yield the edits that change the value of a node; inner edits come before outer ones."""
         if _same(before, after):
             return
         self._refuse_repeated(node)
-        if node.entries is None:
+        if node.kind is ScalarEvent:
             yield self._replaced(node, after)
             return
         old, new = entries(before), entries(after)
@@ -105,38 +105,37 @@ class _Editor:
 
     def _refuse_repeated(self, node: TextNode) -> None:
         """Raise EditError for a change in a part that an alias repeats."""
-        if node.alias is not None:
-            raise self._refusal(
-                node, f"the change is inside of the part that *{node.alias} repeats", "write it out here"
-            )
+        if node.kind is AliasEvent:
+            problem = f"the change is inside of the part that *{node.anchor} repeats"
+            raise self._refusal(node, problem, "write it out here")
         if node.anchor in self._aliases:
             problem = f"the change is inside of the part that &{node.anchor} names, and aliases repeat it"
             raise self._refusal(node, problem, "write out the part at each alias")
 
-    def _addition(self, node: TextNode, added: list[_Added]) -> Edit:
+    def _addition(self, node: TextNode, added: list[_Added]) -> _Edit:
         """Return the edit that adds entries after the last one."""
-        last_end = max((child.end for child in node.children), default=node.end)
+        last_end = max((child.end for child in node.entries.values()), default=node.end)
         if node.flow:
             return self._addition_in_brackets(node, last_end, added)
         newline = self._newline
         lines = [" " * node.column + line for entry in added for line in self._lines(entry)]
         if self._source[:last_end].endswith("\n"):
-            return Edit(last_end, last_end, "".join(line + newline for line in lines))
+            return last_end, last_end, "".join(line + newline for line in lines)
         rest = self._source[last_end:].partition("\n")[0]
         end = last_end + len(rest.removesuffix("\r"))
-        return Edit(end, end, "".join(newline + line for line in lines))
+        return end, end, "".join(newline + line for line in lines)
 
-    def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> Edit:
+    def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> _Edit:
         if not node.entries:
-            return Edit(node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added))
+            return node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added)
         # A comment behind the last entry stays on its line.
         margin = None if _COMMENT.match(self._source, last_end) else self._margin(node)
         separator = ", " if margin is None else f",{self._newline}{margin}"
-        return Edit(last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added))
+        return last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added)
 
     def _margin(self, node: TextNode) -> str | None:
         """Return the white space before the first entry, or None if something else is before it on the line."""
-        begin = next((child.place for child in node.children), 0)
+        begin = next((child.place for child in node.entries.values()), 0)
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
         return None if not node.entries or line.strip() else line
 
@@ -148,11 +147,11 @@ class _Editor:
         text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._newline}{margin}")
         return text if isinstance(key, int) else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
-    def _replaced(self, node: TextNode, value: JSONValue) -> Edit:
+    def _replaced(self, node: TextNode, value: JSONValue) -> _Edit:
         """Return the edit that replaces a scalar, or a value that is missing."""
         written = self._source[node.start : node.end].rstrip()
         text = json.dumps(value, ensure_ascii=False) if self._json else dump_on_one_line(value)
-        return Edit(node.start, node.start + len(written), text if written else f" {text}")
+        return node.start, node.start + len(written), text if written else f" {text}"
 
     def _lines(self, entry: _Added) -> list[str]:
         """Return the lines of an entry of a block collection, the first one not indented."""
@@ -174,12 +173,12 @@ class _Editor:
         return EditError(node.start, self._source, problem, fix)
 
 
-def _steps(nodes: list[TextNode], *, lists: bool) -> Iterator[int]:
-    """Yield the indentations of block sequences or block mappings in the block mappings that they are members of."""
+def _steps(nodes: list[TextNode], kind: type[yaml.Event]) -> Iterator[int]:
+    """Yield the indentations of block collections of a kind in the block mappings that they are members of."""
     for node in nodes:
-        if not (node.entries is None or node.is_list or node.flow):
-            inner = (child for child in node.children if child.entries is not None and child.is_list is lists)
-            yield from (child.column - node.column for child in inner if not child.flow)
+        if node.kind is MappingStartEvent and not node.flow:
+            inner = (child for child in node.entries.values() if child.kind is kind and not child.flow)
+            yield from (child.column - node.column for child in inner)
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:

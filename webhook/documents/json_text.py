@@ -1,6 +1,6 @@
-"""Read JSON files of one object, or of several one after another, and find the position of each value.
+"""Read JSON files of one object, or of several one after another.
 
-YAML's parser can't find them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
+YAML's parser can't read them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from webhook.documents.nodes import TextNode, compose_yaml
 from webhook.documents.values import as_json
 
 if TYPE_CHECKING:
@@ -50,10 +49,6 @@ def _float(text: str) -> int | float:
     return as_json(float(text))
 
 
-def _integer(text: str) -> int | float:
-    return as_json(int(text))
-
-
 def _depth(value: dict[str, JSONValue] | list[JSONValue]) -> int:
     """Return the levels of nesting. Raise RecursionError if they are too many to count."""
     members = value.values() if isinstance(value, dict) else value
@@ -64,34 +59,6 @@ _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
     parse_constant=_float,  # NaN and Infinity, which it refuses
     parse_float=_float,
-    parse_int=_integer,
+    parse_int=lambda text: as_json(int(text)),
 )
 _NEXT: Final = re.compile(r"[ \t\n\r]*(?=[^ \t\n\r])")
-
-
-def compose(source: str) -> tuple[TextNode, bool]:
-    """Return the root node of a text with one valid document, and whether it is JSON."""
-    try:
-        json.loads(source)
-    except ValueError:
-        return compose_yaml(source), False
-    tokens = _TOKEN.finditer(source)
-    token = next(tokens)
-    return _node(token.start(), token, tokens), True
-
-
-def _node(place: int, token: re.Match[str], tokens: Iterator[re.Match[str]]) -> TextNode:
-    """Return the node of the value that begins with ``token``, which was taken from ``tokens``."""
-    node = TextNode(place=place, start=token.start(), end=token.end(), opened=token.end())
-    if token[0] in {"{", "["}:
-        node.flow, node.is_list, node.entries = True, token[0] == "[", {}
-        while (token := next(tokens))[0] not in {"}", "]"}:
-            key = len(node.entries) if node.is_list else json.loads(token[0])
-            value = token if node.is_list else next(tokens)
-            node.entries[key] = _node(token.start(), value, tokens)
-    node.end = token.end()
-    return node
-
-
-_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
-"""A token of valid JSON: a string, a bracket, a number or a word."""

@@ -1,99 +1,165 @@
-"""Find the position of each value in the text of a YAML document, with anchors and brackets, to edit the text."""
+"""Find the position of each value in the text of a document, with anchors and brackets, to edit the text."""
 
 from __future__ import annotations
 
+import json
 import re
+from array import array
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import yaml
-from yaml.events import AliasEvent, MappingEndEvent, ScalarEvent, SequenceEndEvent, SequenceStartEvent
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from webhook.documents.values import key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from webhook.documents.model import FieldPath
 
-_ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+_Match: TypeAlias = "re.Match[str]"
+
+_ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
+_NO_ENTRIES: Final[dict[str | int, TextNode]] = {}
+"""Of all scalars: an empty mapping for each would take a quarter of the memory."""
 
 
-class TextNode(msgspec.Struct, kw_only=True):
+class TextNode(msgspec.Struct, kw_only=True, eq=False):
     """The place of a value: the characters from ``start`` (its anchor and tag included) to ``end``.
 
     Attributes:
+        kind: of the event that it begins with.
         place: where the item or the member's key begins, anchor and tag included; of a root as ``start``.
-        column: of the keys or dashes of a block collection, from 0.
+        anchor: its anchor, or the one that it repeats if it is an alias; None if there is none.
+        entries: by key or index, without those that ``<<`` merges in.
         flow: it is written in brackets.
-        anchor: its anchor, if it has one.
-        alias: the anchor that it repeats, if it is an alias.
         opened: the offset after the opening bracket.
-        is_list: it is a sequence.
-        entries: by key or index, without those that ``<<`` merges in; None: it is a scalar or an alias.
+        column: of the keys or dashes of a block collection, from 0.
     """
 
+    kind: type[yaml.Event]
     place: int
     start: int
     end: int
-    column: int = 0
+    anchor: str | None
+    entries: dict[str | int, TextNode] = msgspec.field(default_factory=lambda: _NO_ENTRIES)
     flow: bool = False
-    anchor: str | None = None
-    alias: str | None = None
     opened: int = 0
-    is_list: bool = False
-    entries: dict[str | int, TextNode] | None = None
+    column: int = 0
 
-    @property
-    def children(self) -> list[TextNode]:
-        """Return the values directly below."""
-        return list((self.entries or {}).values())
 
-    def find(self, path: FieldPath) -> int:
-        """Return the offset of the key or item at ``path`` below, or of its deepest ancestor that exists."""
-        node = self
+class TextTree:
+    """The nodes of one valid document. YAML is read no further than a position needs.
+
+    Attributes:
+        nodes: those that were read, in the order of the text: first the root.
+        is_json: the text is JSON too.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.nodes: list[TextNode] = []
+        self._source = source
+        self._line_starts = array("Q", [0, *(newline.end() for newline in re.finditer("\n", source))])
+        self._open: list[TextNode] = []
+        self.is_json = True
+        try:
+            json.loads(source)
+        except ValueError:
+            self.is_json = False
+            self._following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
+            _, _, event = (self._following() for _ in range(3))  # after the starts of the stream and the document
+            self._add(event, event)
+        else:
+            tokens = _TOKEN.finditer(source)
+            token = next(tokens)
+            self._add_json(token, token, tokens)
+
+    def find(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 0, of the key or item at ``path``, or of its deepest ancestor that exists."""
+        node = self.nodes[0]
         for step in path:
-            child = (node.entries or {}).get(step if node.is_list else str(step))
-            if child is None:
+            key = step if node.kind is SequenceStartEvent else str(step)
+            while key not in node.entries and node in self._open:
+                self._read_entry()
+            if key not in node.entries:
                 break
-            node = child
-        return node.place
+            node = node.entries[key]
+        line = bisect_right(self._line_starts, node.place) - 1
+        return line, node.place - self._line_starts[line]
 
-    def walk(self) -> Iterator[TextNode]:
-        """Yield the node and all nodes below it."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+    def read_rest(self) -> None:
+        """Read the nodes to the end of the text."""
+        while self._open:
+            self._read_entry()
+
+    def _read_entry(self) -> None:
+        """Read an entry of the innermost open collection, but nothing below it; or the collection's end."""
+        node = self._open[-1]
+        first = self._following()
+        if type(first) in _ENDS:
+            self._open.pop()
+            node.end = first.end_mark.index if node.flow else max(entry.end for entry in node.entries.values())
+        elif node.kind is SequenceStartEvent:
+            node.entries[len(node.entries)] = self._add(first, first)
+        else:
+            node.entries[_key(first)] = self._add(first, self._following())
+
+    def _add(self, first: _Event, event: _Event) -> TextNode:
+        """Add the node of the value that begins with ``event``. Its key, or it as an item, begins with ``first``."""
+        kind, mark = type(event), event.end_mark
+        place, start = first.start_mark.index, event.start_mark.index
+        node = TextNode(kind=kind, place=place, start=start, end=mark.index, anchor=event.anchor)
+        self.nodes.append(node)
+        if kind is ScalarEvent:
+            if event.style in {"|", ">"}:
+                node.end = _end_of_block_scalar(self._source, node)
+        elif kind is not AliasEvent:
+            node.entries, node.flow, node.opened = {}, event.flow_style, mark.index
+            # The mark is before the first key, `?`, or dash; behind a dash that isn't indented.
+            is_behind = kind is SequenceStartEvent and self._source[mark.index : mark.index + 1] != "-"
+            node.column = mark.column - is_behind
+            self._open.append(node)
+        return node
+
+    def _add_json(self, first: _Match, token: _Match, tokens: Iterator[_Match]) -> TextNode:
+        """Add the node of the JSON value that begins with ``token``, and those below it. See `_add`.
+
+        YAML's parser can't find them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
+        """
+        kind = _KINDS.get(token[0], ScalarEvent)
+        place, start, end = first.start(), *token.span()
+        node = TextNode(kind=kind, place=place, start=start, end=end, anchor=None, flow=True, opened=end)
+        self.nodes.append(node)
+        if kind is not ScalarEvent:
+            node.entries = {}
+            while (first := next(tokens))[0] not in {"}", "]"}:
+                if kind is SequenceStartEvent:
+                    node.entries[len(node.entries)] = self._add_json(first, first, tokens)
+                else:
+                    node.entries[json.loads(first[0])] = self._add_json(first, next(tokens), tokens)
+            node.end = first.end()
+        return node
 
 
-def compose_yaml(source: str) -> TextNode:
-    """Return the root node of a text with one valid YAML document. Positions come from libyaml's events."""
-    following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
-    following()  # the stream's start
-    following()  # the document's
-    event = following()
-    return _node(source, event.start_mark.index, event, following)
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
+"""A token of valid JSON: a string, a bracket, a number or a word."""
+_KINDS: Final[dict[str, type[yaml.Event]]] = {"{": MappingStartEvent, "[": SequenceStartEvent}
 
 
-def _node(source: str, place: int, event: _Event, following: Callable[[], _Event]) -> TextNode:
-    kind = type(event)
-    node = TextNode(place=place, start=event.start_mark.index, end=event.end_mark.index, anchor=event.anchor)
-    if kind is AliasEvent:
-        node.anchor, node.alias = None, event.anchor
-    elif kind is ScalarEvent:
-        if event.style in {"|", ">"}:
-            node.end = _end_of_block_scalar(source, node)
-    else:
-        node.flow, node.is_list, node.entries = event.flow_style, kind is SequenceStartEvent, {}
-        mark = event.end_mark  # before the first key, `?`, or dash; behind a dash that isn't indented
-        node.opened = mark.index
-        node.column = mark.column - (node.is_list and source[mark.index : mark.index + 1] != "-")
-        while type(first := following()) not in _ENDS:
-            # Keys that aren't strings (`1: x`) go by what is written; nothing is ever added below them.
-            key = len(node.entries) if node.is_list else str(getattr(first, "value", ""))
-            value = first if node.is_list else following()
-            node.entries[key] = _node(source, first.start_mark.index, value, following)
-        node.end = first.end_mark.index if node.flow else max(child.end for child in node.children)
-    return node
+def _key(event: _Event) -> str:
+    """Return a key as it is read; empty for an alias: nothing is ever added below it."""
+    text: str = getattr(event, "value", "")
+    return key_text(resolve(text)) if text and event.implicit[0] else text
 
 
 def _end_of_block_scalar(source: str, node: TextNode) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -48,12 +47,6 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 """Types of the values that PyYAML tags where it puts every scalar in quotes."""
 
-Offsets: TypeAlias = "array[int]"
-"""Offsets in a text, in characters."""
-
-_LONG: Final = 32 * 1024
-"""Characters of a document from which it is faster to read it once more than to count to each of its places."""
-
 
 class YAMLReader:
     """A reader of one file."""
@@ -64,17 +57,14 @@ class YAMLReader:
         self._limits = limits
         self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
-        self._places: list[int] = []
-        self._is_in_order = True
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[tuple[int, int, JSONValue, Offsets]]:
-        """Yield the beginning, end, value and places of each document, empty ones included.
+    def read(self) -> Iterator[tuple[int, int, JSONValue]]:
+        """Yield the beginning, end and value of each document, empty ones included.
 
-        The text between can be read alone: it begins with a line, directives included. The places are the beginning,
-        and the offset of the value and of each key and item, in the order of the text. They are empty if the document
-        is long, or if aliases or merges give values another order. Raise DocumentError if the file can't be read.
+        The text between can be read alone: it begins with a line, directives included. Raise DocumentError if the file
+        can't be read.
         """
         try:
             self._next()  # the stream's start
@@ -83,12 +73,9 @@ class YAMLReader:
                 event = self._next()
                 first: Any = opening.start_mark if opening.tags else event.start_mark
                 begin = first.index - first.column
-                self._places, self._is_in_order = [begin, event.start_mark.index], True
                 value = self._value(event, 0)
                 self._count(1, event.start_mark)
-                end = self._next().start_mark.index
-                known = self._is_in_order and end - begin < _LONG
-                yield begin, end, value, array("L", self._places if known else ())
+                yield begin, self._next().start_mark.index, value
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # None only where PyYAML composes
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
@@ -102,28 +89,26 @@ class YAMLReader:
 
     def _value(self, event: _Event, depth: int) -> JSONValue:
         kind = type(event)
-        if event.anchor is not None:
-            return self._anchored(event, depth)
+        if kind is AliasEvent:
+            return self._alias(event, depth)
+        value: JSONValue
         if kind is MappingStartEvent:
-            return self._mapping(event, depth + 1)
-        if kind is SequenceStartEvent:
-            return self._sequence(event, depth + 1)
-        value = self._scalar(event)
-        if type(value) is not int and type(value) is not float:
-            return value
+            value = self._mapping(event, depth + 1)
+        elif kind is SequenceStartEvent:
+            value = self._sequence(event, depth + 1)
+        else:
+            value = self._scalar(event)
+            if type(value) is int or type(value) is float:
+                value = self._number(value, event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _number(self, value: float, event: _Event) -> float:
         try:
             return as_json(value)
         except ValueError as error:
             raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
-
-    def _anchored(self, event: _Event, depth: int) -> JSONValue:
-        """Return the value that an alias repeats, or that an anchor names."""
-        if type(event) is AliasEvent:
-            return self._alias(event, depth)
-        name, event.anchor = event.anchor, None
-        self._anchors[name] = _OPEN
-        value = self._anchors[name] = self._value(event, depth)
-        return value
 
     def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
@@ -138,6 +123,7 @@ class YAMLReader:
 
     def _open(self, start: _Event, depth: int) -> None:
         """Begin a mapping or sequence. Raise DocumentError if it is too deep, or has another tag."""
+        self._anchors[start.anchor] = _OPEN
         if depth > self._limits.depth:
             raise self._too_deep(start.start_mark)
         if start.tag is not None and start.tag != f"{_TAG}{'map' if type(start) is MappingStartEvent else 'seq'}":
@@ -147,7 +133,6 @@ class YAMLReader:
         self._open(start, depth)
         items: list[JSONValue] = []
         while type(event := self._next()) is not SequenceEndEvent:
-            self._places.append(event.start_mark.index)
             items.append(self._value(event, depth))
         self._count(len(items), start.start_mark)
         return items
@@ -166,7 +151,6 @@ class YAMLReader:
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
             places[key] = event.start_mark.index
-            self._places.append(places[key])
             members[key] = self._value(self._next(), depth)
         self._count(len(places), start.start_mark)
         return members
@@ -184,7 +168,6 @@ class YAMLReader:
 
     def _merge(self, members: dict[str, JSONValue], depth: int) -> None:
         """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
-        self._is_in_order = False
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -195,7 +178,6 @@ class YAMLReader:
             members.update(source)
 
     def _alias(self, event: _Event, depth: int) -> JSONValue:
-        self._is_in_order = False
         if event.anchor not in self._anchors:
             problem = f"no anchor '&{event.anchor}' above"
             raise self._error(event.start_mark, problem, "define it, or quote the text if it isn't an alias")
