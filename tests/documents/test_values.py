@@ -200,6 +200,7 @@ KEYS = st.sampled_from(YES) | TEXTS.filter(lambda text: not re.search("[\n\r\x85
 
 
 @example({"a": "b\x85c", "d\x85e": "\x85\n"})
+@example({"a": "b\n\n", "c": ["\n", "d\n\u2028"]})
 @given(st.dictionaries(KEYS, st.sampled_from(NO) | TEXTS | NUMBERS | st.lists(TEXTS), max_size=4))
 def test_pretty_yaml_round_trips(value: dict[str, JSONValue]) -> None:
     assert read(dump(value)) == [value]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
@@ -20,6 +20,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9/][\w./-]*", re.ASCII)
 """Text that needs no quotes, if it is not read as another value."""
 _NOT_PRINTABLE: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 """What JSON allows in quotes and YAML does not, or takes for a line break."""
+_NO_BLOCK: Final = re.compile(r"[\x85\u2028\u2029]|(?:\A|\n)\n\Z")
+"""What only double quotes keep: YAML's own line breaks, which are read back as spaces, and empty lines at the end."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_TEXT: Final = "tag:yaml.org,2002:value"
@@ -39,8 +41,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    # U+0085 is a line break outside double quotes, and read back as a space.
-    style = '"' if "\x85" in text else "|" if "\n" in text else None
+    style = '"' if _NO_BLOCK.search(text) else "|" if "\n" in text else None
     return dumper.represent_scalar(_TEXT, text, style=style)
 
 
@@ -52,7 +53,10 @@ def dump(value: object, *, width: int = 80, short_in_brackets: bool = False) -> 
 
     With ``short_in_brackets``, lists and mappings of scalars stand on one line.
     """
-    text: str = yaml.dump(value, Dumper=_Dumper, **_options(width, short_in_brackets=short_in_brackets))
+    flow = None if short_in_brackets else False
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=flow, sort_keys=False, allow_unicode=True, width=width
+    )
     return text.removesuffix("...\n").rstrip("\n")
 
 
@@ -68,13 +72,7 @@ def dump_on_one_line(value: object) -> str:
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def dump_documents(values: Iterable[Any], *, width: int, short_in_brackets: bool = False) -> str:
+def dump_documents(values: Iterable[object], *, width: int, short_in_brackets: bool = False) -> str:
     """Return JSON values as YAML documents, each after a ``---``."""
-    options = _options(width, short_in_brackets=short_in_brackets)
-    text: str = yaml.dump_all(values, Dumper=_Dumper, explicit_start=True, **options)
-    return text
-
-
-def _options(width: int, *, short_in_brackets: bool) -> dict[str, Any]:
-    flow = None if short_in_brackets else False
-    return {"default_flow_style": flow, "sort_keys": False, "allow_unicode": True, "width": width}
+    texts = (dump(value, width=width, short_in_brackets=short_in_brackets) for value in values)
+    return "".join(f"---\n{text}\n" for text in texts)
