@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jsonpatch
 import yaml
 
-from webhook.documents import field_path, parse_pointer
+from webhook.base.field_paths import field_path, parse_pointer
 from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
 from webhook.kube.resources import Resource, resource_of
 from webhook.kube.templates import TemplatePath
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from examples.served import Webhook
-    from webhook.documents import FieldPath
+    from webhook.base.field_paths import FieldPath
 
 Object = dict[str, Any]
 

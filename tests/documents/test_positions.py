@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.documents import Document, DocumentError, FieldPath, field_path, parse_pointer, read_documents
+from webhook.base.field_paths import FieldPath, field_path, parse_pointer
+from webhook.documents import Document, DocumentError, read_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

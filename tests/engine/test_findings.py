@@ -17,7 +17,7 @@ import webhook
 from tests.builders import decided
 from tests.golden import messages
 from tests.golden.cases import load_cases, view_of
-from webhook.documents import parse_field_path
+from webhook.base.field_paths import parse_field_path
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import finding_texts, page_at, page_of
 from webhook.rules.context import Phase

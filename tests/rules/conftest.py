@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jsonpatch
 import msgspec
 
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.engine.bundle import load_bundle
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod import OwnerReference, Pod

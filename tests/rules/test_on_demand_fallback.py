@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.builders import BUNDLE
 from tests.rules.conftest import change_of, shipped_provider, with_fields
+from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import ClusterView, Needs
-from webhook.documents.model import placeholder_in
 from webhook.model.decision import Outcome, Violation
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback

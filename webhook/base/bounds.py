@@ -1,4 +1,4 @@
-"""Limit the size of objects, so that no request takes more than 100 ms of CPU and 50 MiB of memory.
+"""Limit the size of objects and files, so that no request takes more than 100 ms of CPU and 50 MiB of memory.
 
 The decoders count the items of an object before any rule runs. If the object exceeds a limit, the engine reports one
 finding and evaluates only the labels. Objects that work in practice stay far below every limit.
@@ -28,6 +28,9 @@ _OF_QUOTE: Final = 32
 _OF_COMMA: Final = 64
 """Bytes that CPython 3.11 takes, rounded up, for a map or list that isn't empty, for half a short string, and for a
 further item with its share of the list or map. Characters inside strings also count: the estimate is never too low."""
+
+FILE_AT_MOST: Final = 64 * _MIB
+"""Bytes of a file: enough for the state of a large cluster. The API server accepts objects of 3 MiB."""
 
 HINTED_AT_MOST: Final = 253
 """Characters of a word to look up similar words for: the longest name that Kubernetes accepts."""

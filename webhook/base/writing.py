@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from webhook.documents.reading import read_file
+from webhook.base.reading import read_file
 
 _DEFAULT_MODE = 0o644
 _WRITABLE = 0o222

@@ -23,8 +23,8 @@ from kubernetes.aio.config import ConfigException, kube_config, load_incluster_c
 from yaml import YAMLError
 
 from webhook import __version__
+from webhook.base.reading import read_file
 from webhook.capacity.view import UnusableCredentialsError
-from webhook.documents.reading import read_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -21,13 +21,9 @@ from webhook.documents.model import (
     DOCUMENT_LIMITS,
     DocumentError,
     DocumentLimits,
-    FieldPath,
     JSONValue,
     described,
-    field_path,
     line_and_column,
-    parse_field_path,
-    parse_pointer,
 )
 from webhook.documents.nodes import TextTree
 from webhook.documents.yaml_reader import YAMLReader
@@ -35,20 +31,9 @@ from webhook.documents.yaml_reader import YAMLReader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from webhook.base.field_paths import FieldPath
 
-__all__ = [
-    "DOCUMENT_LIMITS",
-    "Document",
-    "DocumentError",
-    "DocumentLimits",
-    "FieldPath",
-    "JSONValue",
-    "described",
-    "field_path",
-    "parse_field_path",
-    "parse_pointer",
-    "read_documents",
-]
+__all__ = ["DOCUMENT_LIMITS", "Document", "DocumentError", "DocumentLimits", "JSONValue", "described", "read_documents"]
 
 
 class Document(msgspec.Struct, frozen=True):

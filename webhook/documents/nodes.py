@@ -24,7 +24,7 @@ from webhook.documents.values import key_text, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from webhook.documents.model import FieldPath
+    from webhook.base.field_paths import FieldPath
 
 _Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
 _Match: TypeAlias = "re.Match[str]"

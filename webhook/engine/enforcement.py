@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.bounds import TEXT_AT_MOST
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import LONG_LINE, dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void

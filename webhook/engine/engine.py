@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from webhook.base.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.engine.enforcement import FindingBuilder, UnknownMatch
 from webhook.engine.matching import Matching
 from webhook.kube.affinity import Tristate

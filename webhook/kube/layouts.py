@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import field_path, parse_pointer
+from webhook.base.field_paths import field_path, parse_pointer
 from webhook.model.patch import Operation, pointer
 
 if TYPE_CHECKING:

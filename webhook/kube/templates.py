@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.kube.layouts import FoundTemplate, LaidOutPod, Layout
 from webhook.kube.pod import OwnerReference
 from webhook.kube.pod_decoding import pod_from_template

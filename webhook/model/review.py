@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.bounds import DECODED_AT_MOST, expect_decodable
-from webhook.documents import described, field_path
+from webhook.base.field_paths import field_path
+from webhook.documents import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.documents import field_path, parse_pointer
+from webhook.base.field_paths import field_path, parse_pointer
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.documents import FieldPath
+    from webhook.base.field_paths import FieldPath
 
 
 _WIDTH: Final = 92

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from webhook.base.field_paths import field_path
 from webhook.capacity.providers.provider import pool_resources
-from webhook.documents import field_path
 from webhook.kube.filling import mapping
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import ENGINE, Finding, Outcome

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field
 
 from webhook.base.exits import CannotJudgeError
-from webhook.documents import DocumentError, field_path, read_documents
+from webhook.base.field_paths import field_path
+from webhook.documents import DocumentError, read_documents
 from webhook.offline.manifests.files import STDIN, ManifestFile, within_repository
 from webhook.offline.options import SHIPPED_WORD, JudgingOptions, options_of, policies_path
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
-    from webhook.documents import Document, FieldPath
+    from webhook.base.field_paths import FieldPath
+    from webhook.documents import Document
 
 FILE: Final = ".spotgate.yaml"
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.reading import read_file
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.documents.reading import read_file
 from webhook.kube.filling import mapping
 from webhook.offline.confined import OUTPUT_AT_MOST, SECONDS, FailureError, environment, run_limited
 from webhook.offline.manifests.files import ManifestFile

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from webhook.documents import parse_field_path
+from webhook.base.field_paths import parse_field_path
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.lint import warnings
 from webhook.model.decision import Outcome

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from webhook.documents import DocumentError, parse_field_path, read_documents
+from webhook.base.field_paths import parse_field_path
+from webhook.documents import DocumentError, read_documents
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)$")
 _FIELD: Final = re.compile(r"`(?:\$\.)?((?:apiVersion|kind|request)\b[^`]*)`")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.documents import Document, field_path
+from webhook.base.field_paths import field_path
 from webhook.policy.errors import PolicyErrors, Problem
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from webhook.documents import Document
 
 FACTS: Final = frozenset({"CapacityProvider", "WorkloadTemplates"})
 """Kinds whose documents contain facts instead of rules."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from webhook.documents import Document, DocumentError, field_path, read_documents
-from webhook.documents.reading import read_file
+from webhook.base.field_paths import field_path
+from webhook.base.reading import read_file
+from webhook.documents import Document, DocumentError, read_documents
 from webhook.policy.common import Metadata
 from webhook.policy.document import PolicyDocument, is_named_like_policy
 from webhook.policy.errors import Problem, did_you_mean, escaped_name, quoted_value, unreadable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from webhook.documents import FieldPath
+    from webhook.base.field_paths import FieldPath
 
 M = TypeVar("M", bound=BaseModel)
 

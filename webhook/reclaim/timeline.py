@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from webhook.base.field_paths import field_path
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting
-from webhook.documents import field_path
 from webhook.kube.containers import on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
 from webhook.kube.pod_decoding import decode_pod

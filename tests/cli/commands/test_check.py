@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import NODE, POD, SPOT_POD
-from webhook.documents import field_path, parse_field_path
+from webhook.base.field_paths import field_path, parse_field_path
 from webhook.offline import options
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from argparse import ArgumentParser
 from itertools import groupby
 
 from webhook.base.exits import CannotJudgeError
+from webhook.base.field_paths import parse_field_path
 from webhook.commands.check import command as check
-from webhook.documents import parse_field_path
 from webhook.offline import parallel, session
 from webhook.offline.judge import Judgement
 from webhook.offline.manifests.objects import Manifest

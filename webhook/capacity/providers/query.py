@@ -14,7 +14,7 @@ from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from webhook.base.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
-from webhook.documents.model import placeholder_before
+from webhook.base.placeholders import placeholder_before
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:

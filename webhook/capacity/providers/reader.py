@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
@@ -17,7 +18,6 @@ from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoo
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
-from webhook.documents.model import placeholder_in
 from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.quantity import amount_of
 

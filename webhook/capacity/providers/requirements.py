@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.bounds import POOL_ITEMS
-from webhook.documents.model import placeholder_before, placeholder_in
+from webhook.base.placeholders import placeholder_before, placeholder_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

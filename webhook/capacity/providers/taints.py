@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.placeholders import placeholder_before, placeholder_in
 from webhook.capacity.providers.pool import Taint
-from webhook.documents.model import placeholder_before, placeholder_in
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
+from webhook.base.field_paths import parse_field_path
 from webhook.base.terminal import complain, exit_code
 from webhook.commands.fix.edits import ProblemError, patch_file
-from webhook.documents import parse_field_path
 from webhook.model.decision import ENGINE, Outcome
 from webhook.offline.manifests.files import STDIN
 from webhook.offline.options import add_inputs

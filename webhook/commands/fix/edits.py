@@ -9,11 +9,11 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.reading import read_file
 from webhook.base.terminal import plain
 from webhook.base.writing import write_whole
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
-from webhook.documents.reading import read_file
 from webhook.model.patch import apply_json
 from webhook.policy.errors import Problem
 

@@ -26,7 +26,8 @@ from webhook.policy.errors import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.documents import Document, FieldPath
+    from webhook.base.field_paths import FieldPath
+    from webhook.documents import Document
     from webhook.offline.manifests.objects import Manifests
 
 JSON = dict[str, Any]

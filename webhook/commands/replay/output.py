@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.field_paths import parse_pointer
 from webhook.base.terminal import counted
 from webhook.base.text import printable
-from webhook.documents import parse_pointer
 from webhook.offline.additions import field_at
 from webhook.offline.report import alike, problem_members
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.documents.reading import read_file
+from webhook.base.reading import read_file
 from webhook.engine.engine import decide
 from webhook.model.decision import Outcome, verdict_of
 from webhook.model.patch import apply_all

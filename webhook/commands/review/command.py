@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.documents.reading import read_file
+from webhook.base.reading import read_file
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
 from webhook.model.review import BadReviewError, decode_review

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from webhook.base.reading import read_file
 from webhook.base.writing import write_whole
 from webhook.documents import read_documents
-from webhook.documents.reading import read_file
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import verdict_of
 from webhook.model.patch import merge_patch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from webhook.documents import FieldPath
+    from webhook.base.field_paths import FieldPath
     from webhook.engine.index import Index
     from webhook.model.decision import Finding
     from webhook.offline.judge import Judgement

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.base.reading import read_file
 from webhook.documents import DOCUMENT_LIMITS
-from webhook.documents.reading import read_file
 from webhook.offline.manifests.kustomizations import CHART, KUSTOMIZATIONS, patches_of
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable

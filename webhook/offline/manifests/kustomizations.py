@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.base.reading import read_file
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.documents.reading import read_file
 from webhook.policy.errors import escaped_name
 
 if TYPE_CHECKING:

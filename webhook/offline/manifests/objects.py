@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from webhook.base.field_paths import field_path, parse_field_path
 from webhook.base.globs import Globs
+from webhook.base.placeholders import filling_in
 from webhook.capacity.providers.nodes import Node
-from webhook.documents import (
-    Document,
-    DocumentError,
-    field_path,
-    parse_field_path,
-    read_documents,
-)
-from webhook.documents.model import filling_in
+from webhook.documents import Document, DocumentError, read_documents
 from webhook.kube.defaults import drop_nulls
 from webhook.kube.filling import mapping
 from webhook.model.review import MalformedObjectError
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from webhook.documents import FieldPath
+    from webhook.base.field_paths import FieldPath
     from webhook.offline.manifests.files import ManifestFile
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]

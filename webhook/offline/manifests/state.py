@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from webhook.base.field_paths import field_path
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.view import FixedState
 from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
-from webhook.documents import described, field_path
+from webhook.documents import described
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
 from webhook.kube.resources import CRD_KIND
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from webhook.base.field_paths import FieldPath
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
     from webhook.cluster.view import NodeFacts
-    from webhook.documents import FieldPath
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
     from webhook.policy.errors import Problem

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.base.placeholders import filling_in
 from webhook.capacity.providers.query import Query
-from webhook.documents.model import filling_in
 from webhook.model.decision import Violation
 from webhook.rules.node_pool_rules.checks import as_yaml
 from webhook.rules.node_pool_rules.message import on_one_line

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.documents.model import filling_in, placeholder_in
+from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome, Violation
 from webhook.rules.node_pool_rules.message import on_one_line

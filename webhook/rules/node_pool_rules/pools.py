@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.base.text import listed
 from webhook.capacity.providers.pool import CapacityType, Gpu
-from webhook.documents.model import filling_in, placeholder_in
 from webhook.model.decision import Violation
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.base.text import listed
 from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.documents.model import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
 from webhook.model.decision import Outcome, Violation
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from webhook.base.bounds import OverBoundError
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod
 from webhook.kube.pod_decoding import pod_from_template

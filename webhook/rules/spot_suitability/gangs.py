@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.bounds import OverBoundError
+from webhook.base.field_paths import field_path
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
-from webhook.documents import field_path
 from webhook.kube.layouts import member
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.model.decision import Violation

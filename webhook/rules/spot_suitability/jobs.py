@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.documents import field_path
+from webhook.base.field_paths import field_path
 from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome, Violation
 

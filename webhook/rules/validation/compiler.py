@@ -13,8 +13,8 @@ from webhook.policy.errors import SpecError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from webhook.base.field_paths import FieldPath
     from webhook.cel.library import Expression, Language
-    from webhook.documents import FieldPath
     from webhook.rules.validation.spec import ValidationSpec
 
 

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-from webhook.documents.model import DOCUMENT_LIMITS
+from webhook.base.bounds import FILE_AT_MOST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,9 @@ def read_file(file: str | Path, *, pipes: bool = False, whole: bool = True) -> b
         if not (pipes or stat.S_ISREG(os.fstat(opened.fileno()).st_mode)):
             raise OSError(errno.EINVAL, "it is not a regular file; put a file there, or leave it out", str(file))
         begin = opened.read(_PAGE)  # to ask for more than there is costs its memory
-        data = begin if len(begin) < _PAGE else begin + opened.read(DOCUMENT_LIMITS.size + 1 - _PAGE)
-    if whole and len(data) > DOCUMENT_LIMITS.size:
-        text = f"it has more than {DOCUMENT_LIMITS.size} bytes; split it into several files"
+        data = begin if len(begin) < _PAGE else begin + opened.read(FILE_AT_MOST + 1 - _PAGE)
+    if whole and len(data) > FILE_AT_MOST:
+        text = f"it has more than {FILE_AT_MOST} bytes; split it into several files"
         raise OSError(errno.EFBIG, text, str(file))
     return data
 
