@@ -17,13 +17,11 @@ from webhook.rehearse.controlplane.binaries import BinariesError
 ROOT = Path(__file__).parents[3]
 WRONG = ("admitted", "unchanged", "denied", "failed")
 DEAD = "all replicas killed, back after 2 s"
-KILLED = "a replica killed"
 LATE = "etcd stopped for 3 s"
 SECONDS = 300
-"""The faults take 100 s on an idle machine."""
+"""The faults take 40 s on an idle machine."""
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("binaries")
 def test_wrong_verdicts_are_counted_by_kind() -> None:
@@ -49,9 +47,6 @@ def test_wrong_verdicts_are_counted_by_kind() -> None:
     for name, counts in tallies.items():
         if name == DEAD:
             assert all(counts[outcome] for outcome in ("admitted", "unchanged", "failed")), tallies
-        elif name == KILLED:  # its open calls get no answer: a few of twenty a second, and none is denied
-            assert not counts["denied"], tallies
-            assert sum(counts[outcome] for outcome in WRONG) < 10, tallies
         else:
             assert not any(counts[outcome] for outcome in WRONG if (name, outcome) != (LATE, "failed")), tallies
             assert counts["writes"] > 50

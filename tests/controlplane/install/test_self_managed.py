@@ -129,7 +129,7 @@ class Installation:
                         verify_chain(served, bundle, now=datetime.now(UTC))
                     except CertificateProblem as problem:
                         self.untrusted.append(f"{webhook}: {problem}")
-            await asyncio.sleep(0.04)
+            await asyncio.sleep(POLL)
 
     async def issued(self) -> Issued:
         return Issued.from_data((await read_secret(self.api, *SECRET, SECONDS)).data, now=datetime.now(UTC))
