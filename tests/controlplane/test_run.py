@@ -37,6 +37,7 @@ class Running:
 
     program: subprocess.Popen[str]
     folder: Path
+    spotgate: Path
     printed: list[str] = field(default_factory=list)
 
     @property
@@ -52,21 +53,20 @@ class Running:
     def typed(self, command: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
         """Run a command after the exports from the output, and return the result."""
         exports = "\n".join(line for line in self.commands if line.startswith("export "))
-        program = f"{Path(sys.executable).parent}/spotgate"  # installed by `make cluster`
         own = {"KUBECACHEDIR": str(self.folder), "KUBERC": str(self.folder / ".kube" / "kuberc")}
         return subprocess.run(
-            ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', program)}"],
+            ["/bin/sh", "-c", f"{exports}\n{command.replace('.venv/bin/spotgate', str(self.spotgate))}"],
             cwd=folder,
             capture_output=True,
             text=True,
-            env=os.environ | own | {"PATH": f"{Path(program).parent}:{os.environ['PATH']}"},
+            env=os.environ | own | {"PATH": f"{self.spotgate.parent}:{os.environ['PATH']}"},
             timeout=240,
             check=False,
         )
 
 
 @pytest.fixture(scope="module")
-def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, spotgate: Path) -> Iterator[Running]:
     """Start the program, which uses the same binaries as the tests."""
     assert binaries
     folder = tmp_path_factory.mktemp("run")
@@ -83,7 +83,7 @@ def running(binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
         text=True,
         env=os.environ | {"TMPDIR": str(folder)},
     ) as program:
-        running = Running(program, folder)
+        running = Running(program, folder, spotgate)
         try:
             assert program.stdout
             while not running.printed or running.printed[-1] not in ("", LAST_LINE):

@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", ["docs/cli/rehearse.md", "README.md"])
-def test_the_pages_example_prints_the_shown_output(folder: Path, page: str) -> None:
+def test_the_pages_example_prints_the_shown_output(spotgate: Path, folder: Path, page: str) -> None:
     shown = re.search(r"```console\n\$ (?:\S*/)?spotgate (rehearse .*)\n((?:.*\n)*?)```", (ROOT / page).read_text())
     assert shown
     where = folder if "reclaim.yaml" in shown[1] else ROOT
     done = subprocess.run(
-        [str(SPOTGATE), *shown[1].split()], cwd=where, capture_output=True, text=True, timeout=110, check=False
+        [str(spotgate), *shown[1].split()], cwd=where, capture_output=True, text=True, timeout=110, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     pattern = re.escape(shown[2].replace(KUBERNETES.version[1:], VERSION[1:])).replace(re.escape("...\n"), r"(?s:.*)")

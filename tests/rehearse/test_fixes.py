@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-SPOTGATE = Path(sys.executable).with_name("spotgate")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 POOL = "compute.coreweave.com/node-pool"
 CLUSTER = f"""
 apiVersion: v1
@@ -56,9 +57,9 @@ spec:
 pytestmark = pytest.mark.usefixtures("binaries")
 
 
-def rehearsed(folder: Path, *flags: str) -> str:
+def rehearsed(spotgate: Path, folder: Path, *flags: str) -> str:
     done = subprocess.run(
-        [str(SPOTGATE), "rehearse", "--lose=type:big", "--runs=1", "cluster.yaml", *flags],
+        [str(spotgate), "rehearse", "--lose=type:big", "--runs=1", "cluster.yaml", *flags],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -69,10 +70,10 @@ def rehearsed(folder: Path, *flags: str) -> str:
     return done.stdout
 
 
-def test_with_the_fixes_a_job_survives_and_no_pod_is_pending(tmp_path: Path) -> None:
+def test_with_the_fixes_a_job_survives_and_no_pod_is_pending(spotgate: Path, tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
     # The nodes of the new pool have the lost type, and survive.
-    said = rehearsed(tmp_path, "--with-fixes", "--fix-seconds=0")
+    said = rehearsed(spotgate, tmp_path, "--with-fixes", "--fix-seconds=0")
     for line in (
         "\n    pending                        1               0\n",
         "Deployment default/web  3 of 3 lost\n    moved                          2               3\n",
@@ -85,7 +86,7 @@ def test_with_the_fixes_a_job_survives_and_no_pod_is_pending(tmp_path: Path) -> 
     assert "worse" not in said
 
 
-def test_workloads_that_a_branch_makes_worse_are_reported(tmp_path: Path) -> None:
+def test_workloads_that_a_branch_makes_worse_are_reported(spotgate: Path, tmp_path: Path) -> None:
     def git(*words: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)  # noqa: S607
@@ -95,6 +96,6 @@ def test_workloads_that_a_branch_makes_worse_are_reported(tmp_path: Path) -> Non
     git("add", ".")
     git("commit", "-qm", "before")
     (tmp_path / "cluster.yaml").write_text(CLUSTER % 3)
-    said = rehearsed(tmp_path, "--compare=main")
+    said = rehearsed(spotgate, tmp_path, "--compare=main")
     assert "Compared with main:\n    worse: Deployment default/web: pending 0 -> 1\n" in said
     assert "better" not in said

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.rehearse.conftest import preferring
 
 if TYPE_CHECKING:
-    from tests.controlplane.harness.cluster import Cluster
+    from pathlib import Path
 
-SPOTGATE = Path(sys.executable).with_name("spotgate")
+    from tests.controlplane.harness.cluster import Cluster
 
 
 def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, str]]:
@@ -25,11 +23,11 @@ def pods(cluster: Cluster, namespace: str = "default") -> dict[str, tuple[str, s
     }
 
 
-def rehearsed(cluster: Cluster, *flags: str) -> list[dict[str, Any]]:
+def rehearsed(spotgate: Path, cluster: Cluster, *flags: str) -> list[dict[str, Any]]:
     """Rehearse the loss of pool spot, and return the results of the workloads."""
     done = subprocess.run(
         [
-            *(str(SPOTGATE), "rehearse", f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"),
+            *(str(spotgate), "rehearse", f"--kubeconfig={cluster.credentials.kubeconfig('admin')}"),
             *("--lose=spot", "--output=json", *flags),
         ],
         capture_output=True,
@@ -90,7 +88,7 @@ def custom_workload(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_budgets(
-    live: Cluster, tmp_path: Path
+    spotgate: Path, live: Cluster, tmp_path: Path
 ) -> None:
     made = custom_workload(live)
     changed = preferring("web", 2, "spot")
@@ -98,7 +96,9 @@ def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_bu
     (tmp_path / "web.json").write_text(json.dumps(changed))
     two, none = {"min": 2, "max": 2}, {"min": 0, "max": 0}
     try:
-        said = {workload["name"]: workload for workload in rehearsed(live, "--runs=1", str(tmp_path / "web.json"))}
+        said = {
+            workload["name"]: workload for workload in rehearsed(spotgate, live, "--runs=1", str(tmp_path / "web.json"))
+        }
     finally:
         for thing in made:
             live.kubectl("delete", thing["kind"], thing["metadata"]["name"], "--timeout=30s")
@@ -113,9 +113,9 @@ def test_a_given_manifest_is_rolled_out_first_and_custom_resources_keep_their_bu
     }
 
 
-def test_a_rehearsal_of_a_live_cluster_predicts_its_reclaim(live: Cluster) -> None:
+def test_a_rehearsal_of_a_live_cluster_predicts_its_reclaim(spotgate: Path, live: Cluster) -> None:
     before, earlier = pods(live), len(live.audit_events())
-    by_name = {workload["name"]: workload for workload in rehearsed(live, "--runs=1")}
+    by_name = {workload["name"]: workload for workload in rehearsed(spotgate, live, "--runs=1")}
     assert by_name.keys() == {"web", "capped"}
     web = by_name["web"]
     assert pods(live) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,16 +42,17 @@ def installed(live: Cluster) -> Cluster:
     return live
 
 
-def rehearse(cluster: Cluster) -> subprocess.CompletedProcess[str]:
+def rehearse(spotgate: Path, cluster: Cluster) -> subprocess.CompletedProcess[str]:
     """Run the CronJob's command with its ServiceAccount."""
     pod = cluster.kubectl.get("cronjob", ACCOUNT, f"--namespace={NAMESPACE}")["spec"]["jobTemplate"]["spec"]["template"]
     flags = pod["spec"]["containers"][0]["args"]
     kubeconfig = cluster.as_service_account(NAMESPACE, pod["spec"]["serviceAccountName"]).kubeconfig
-    command = [str(Path(sys.executable).with_name("spotgate")), *flags, f"--kubeconfig={kubeconfig}"]
+    command = [str(spotgate), *flags, f"--kubeconfig={kubeconfig}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
 
 
 def test_a_nightly_rehearsal_is_published_as_a_report_and_shown_by_the_webhook(
+    spotgate: Path,
     installed: Cluster,
     spawn: Spawn,  # noqa: F811
     tmp_path: Path,
@@ -61,7 +61,7 @@ def test_a_nightly_rehearsal_is_published_as_a_report_and_shown_by_the_webhook(
     crds = f"--filename={policy_report_crds()}"
     kubectl("apply", "--server-side", crds)
     wait_for_crds(kubectl)
-    done = rehearse(installed)
+    done = rehearse(spotgate, installed)
     assert done.returncode == 0, done.stderr
     assert "can't be read" not in done.stdout
     data = kubectl.get("configmap", ACCOUNT, f"--namespace={NAMESPACE}")["data"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,15 +24,15 @@ HERE = Path(__file__).parent
 NEEDS = {"devices": since((1, 36), "extended resources of DeviceClasses")}
 SCENARIOS = [
     pytest.param(folder, marks=NEEDS.get(folder.name, ()), id=folder.name)
-    for folder in sorted((HERE / "scenarios").iterdir())
+    for folder in sorted((HERE / "scenarios").iterdir(), key=lambda folder: -(folder / "cluster.yaml").stat().st_size)
 ]
-SPOTGATE = Path(sys.executable).with_name("spotgate")
+"""The largest one starts first."""
 
 
-def rehearsed(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def rehearsed(spotgate: Path, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run `spotgate rehearse` on a cluster, and return the result."""
     return subprocess.run(
-        [str(SPOTGATE), "rehearse", str(folder / "cluster.yaml"), *flags],
+        [str(spotgate), "rehearse", str(folder / "cluster.yaml"), *flags],
         capture_output=True,
         text=True,
         env=os.environ,
@@ -61,10 +60,10 @@ def differences(said: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
 
 @pytest.mark.parametrize("folder", SCENARIOS)
 @pytest.mark.usefixtures("binaries")
-def test_a_rehearsal_gives_the_expected_results(folder: Path) -> None:
+def test_a_rehearsal_gives_the_expected_results(spotgate: Path, folder: Path) -> None:
     expected = yaml.safe_load((folder / "expected.yaml").read_text())
     lost = [f"--lose={target}" for target in expected["lose"]]
-    done = rehearsed(folder, *lost, "--runs=1", "--output=json", *expected.get("flags", ()))
+    done = rehearsed(spotgate, folder, *lost, "--runs=1", "--output=json", *expected.get("flags", ()))
     assert done.returncode == expected.get("code", 0), done.stderr
     said = json.loads(done.stdout)
     workloads = {workload["name"]: workload for workload in said["workloads"]}

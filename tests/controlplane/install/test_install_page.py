@@ -97,14 +97,15 @@ def operator_crds(own: Cluster) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a checkout with a `docker` that does nothing, because there is no registry."""
+def folder(tmp_path: Path, spotgate: Path) -> Path:
+    """Return a checkout with a fast `spotgate`, and a `docker` that does nothing, because there is no registry."""
     for name in ("manifests", "policies"):
         shutil.copytree(ROOT / name, tmp_path / name, symlinks=True)
     docker = tmp_path / "bin" / "docker"
     docker.parent.mkdir()
     docker.write_text("#!/bin/sh\n")
     docker.chmod(0o755)
+    docker.with_name("spotgate").symlink_to(spotgate)
     (tmp_path / "recorded").mkdir()
     reviews = [recorded_reviews.labelled(domain="coreweave.cloud"), recorded_reviews.on_spot()]
     (tmp_path / "recorded" / "reviews.jsonl").write_bytes(recorded_reviews.record(tmp_path / "policies", reviews))
