@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from xdist.remote import Producer  # type: ignore[import-untyped]
     from xdist.scheduler import Scheduling
+    from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 SHARED = (
     "calls/conditions|calls/declared_rules|commands/doctor|contract/|exported/policies|kubectl/zoo|parity/",
@@ -24,8 +25,20 @@ SHARED = (
 )
 """Prefixes of the files that share a control plane: two with controllers, one without."""
 
-LONGEST = (SHARED[0], "install/install_page", "floor/floor", SHARED[2], "live", SHARED[1])
-"""The longest scopes, which start first, so that no worker ends with one of them."""
+LONGEST = (
+    "install/install_page",
+    SHARED[0],
+    "floor/floor",
+    SHARED[2],
+    "live",
+    "install/chaos",
+    "run",
+    SHARED[1],
+    "rehearse/scenarios",
+    "rehearse/fixes",
+    "commands/audit",
+)
+"""The longest scopes and files, which start first, so that no worker ends with one of them."""
 
 _FILE = re.compile(r"tests/(controlplane|rehearse)/((?:\w+/)?)test_(\w+)\.py::")
 
@@ -44,8 +57,10 @@ def scope_of(nodeid: str) -> str:
 
 
 def rank_of(nodeid: str) -> int:
-    """Return the position of the test in `LONGEST`."""
+    """Return the position of the test's scope or file in `LONGEST`."""
     scope = scope_of(nodeid)
+    if scope == nodeid and (match := _FILE.match(nodeid)):
+        scope = f"rehearse/{match[3]}"
     return LONGEST.index(scope) if scope in LONGEST else len(LONGEST)
 
 
@@ -54,6 +69,10 @@ class OneWorkerPerScope(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if self._pending_of(self.assigned_work[node]) < 2:  # queue one test behind the running one, not two
+            super()._reschedule(node)
 
 
 @pytest.hookimpl(optionalhook=True)  # xdist may be disabled
