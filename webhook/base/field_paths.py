@@ -1,4 +1,4 @@
-"""Read and write the path of a field in an object."""
+"""Parse and format the path of a field in an object."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 def parse_pointer(pointer: str) -> FieldPath:
-    """Parse a JSON pointer (RFC 6901). Whole numbers become indexes: a pointer does not tell them from such keys.
+    """Parse a JSON pointer (RFC 6901). Whole numbers become indexes: a pointer can't distinguish an index from a key.
 
-    Raise ValueError if the pointer is neither empty nor begins with ``/``.
+    Raise ValueError if the pointer isn't empty and doesn't start with ``/``.
     """
     if not pointer:
         return ()
@@ -23,12 +23,12 @@ def parse_pointer(pointer: str) -> FieldPath:
 
 
 def field_path(path: FieldPath) -> str:
-    """Return a path as kubectl writes it: ``spec.containers[0].name``, ``metadata.labels["example.com/team"]``."""
+    """Return a path as kubectl formats it: ``spec.containers[0].name``, ``metadata.labels["example.com/team"]``."""
     return "".join(map(_step, path)).removeprefix(".")
 
 
 def parse_field_path(field: str) -> FieldPath:
-    """Parse a field as `field_path` writes it, as far as it is one."""
+    """Parse a field that `field_path` formatted. Stop at the first text that isn't a step."""
     path: list[str | int] = []
     end = 0
     while step := _FIELD_STEP.match(field, end):
@@ -41,7 +41,7 @@ def parse_field_path(field: str) -> FieldPath:
 def _unescaped(key: str) -> str:
     try:
         return str(json.loads(f'"{key}"', strict=False))
-    except ValueError:  # written as it is
+    except ValueError:  # not escaped
         return key
 
 

@@ -1,11 +1,11 @@
-"""Read YAML and JSON files as kubectl does: their values, and the position of each in the file.
+"""Read YAML and JSON files as kubectl does: the values, and the position of each value in the file.
 
-kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. That is neither YAML 1.1 nor 1.2: ``y`` and
-``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, ``1.0`` is the integer 1. Stricter here than
-there, where they pass in silence: duplicate keys and unknown tags are errors.
+kubectl decodes with sigs.k8s.io/yaml: go-yaml v2, then Go's encoding/json. This is neither YAML 1.1 nor 1.2: ``y`` and
+``on`` are true, ``0777`` is 511, ``08`` is 8, times and dates are strings, and ``1.0`` is the integer 1. kubectl
+accepts duplicate keys and unknown tags; here they are errors.
 
-Documents keep their text, not the places of their values: most are never asked for one. A document with a finding is
-read once more, as far as to the field.
+A document keeps its text instead of the positions of its values, because most documents have no findings. For the
+position of a field, `Document.position` parses the text again, up to that field.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Document(msgspec.Struct, frozen=True):
     """One document of a file.
 
     Attributes:
-        file: as it was given.
-        line: of its beginning, from 1: of its directives if it has any, else of its content.
-        value: JSON; no part of it is shared with another.
-        source: its text, from the beginning of that line on.
-        offset: how many characters of that line are not in ``source`` (JSON objects one after another).
-        begin: where ``source`` begins in the text of the file, in characters.
+        file: the name that the caller passed.
+        line: the line, from 1, on which the directives start, or the content if there are no directives.
+        value: the JSON value. Aliases are expanded to copies: no two parts of the value are the same object.
+        source: the text, from the start of the line. In JSON, from the start of the value.
+        offset: the number of characters on the line before ``source``.
+        begin: the index of ``source`` in the text of the file.
     """
 
     file: str
@@ -56,7 +56,7 @@ class Document(msgspec.Struct, frozen=True):
     begin: int = 0
 
     def position(self, path: FieldPath) -> tuple[int, int]:
-        """Return line and column, from 1, of the key or item at ``path``, or of its deepest ancestor that exists."""
+        """Return the line and column, from 1, of the key or item at ``path``, or of its deepest existing ancestor."""
         if not self.source:
             return self.line, 1
         line, column = _tree(self.source).find(path)
@@ -64,7 +64,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS) -> list[Document]:
-    """Read the documents of a YAML or JSON file, without the empty ones.
+    """Read the documents of a YAML or JSON file. Skip empty documents.
 
     Raise DocumentError if the file can't be read.
     """
@@ -73,9 +73,9 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
         try:
             return _placed(text, file, limits, read_json(text, limits))
         except (ValueError, OverflowError, RecursionError):
-            pass  # A flow mapping of YAML, a template, or bad JSON: YAML's errors have positions.
+            pass  # YAML in brackets, a template, or invalid JSON: the YAML reader reports positions.
     if not text.endswith("\n"):
-        text += "\n"  # kubectl ends the last line too, and with it a block scalar
+        text += "\n"  # kubectl also ends the last line, which can belong to a block scalar
     return _placed(text, file, limits, YAMLReader(text, file, limits).read())
 
 
@@ -97,7 +97,7 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
 def _placed(
     text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue]]
 ) -> list[Document]:
-    """Return the documents of a text, given the beginning, end and value of each."""
+    """Build the documents of a text from the start, end, and value of each."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
     for number, (begin, end, value) in enumerate(parts):
@@ -111,4 +111,4 @@ def _placed(
     return documents
 
 
-_tree: Final = lru_cache(maxsize=4)(TextTree)  # The findings of a long document come together.
+_tree: Final = lru_cache(maxsize=4)(TextTree)  # Consecutive findings are often in the same document.

@@ -1,9 +1,8 @@
-"""Change a document in place: additions go where they belong, and no other character changes.
+"""Edit a document in place: add members and items, replace scalars, and keep every other character.
 
     edited(document.source, document.value, wanted)
 
-Members and items can be added, and scalars replaced. Any other change is refused, and so is one that an alias would
-repeat in another place.
+Other changes raise EditError. So does a change to a value that an alias repeats.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["EditError", "edited"]
 
 _Added: TypeAlias = "tuple[str | int, JSONValue]"
-"""A member to add with its key, or an item with its index."""
+"""A new member with its key, or a new item with its index."""
 
 _Edit: TypeAlias = tuple[int, int, str]
-"""Where a replacement begins and ends, and its text."""
+"""The start and end of the text to replace, and the replacement."""
 
 
 class EditError(ValueError):
-    """A change that can't be made in place. The line counts from 0."""
+    """A change that can't be made in place. Lines count from 0."""
 
     def __init__(self, at: int, source: str, problem: str, fix: str) -> None:
         super().__init__(at, source, problem, fix)
@@ -47,14 +46,14 @@ class EditError(ValueError):
 
 
 def edited(source: str, before: JSONValue, after: JSONValue) -> str:
-    """Return the text of a document, changed from one value to another.
+    """Return the text of a document after an edit from one value to another.
 
     Raise EditError if the change can't be made in place.
     """
     editor = _Editor(source)
     pieces: list[str] = []
     done = 0
-    # A stable sort: of two additions at one place, the inner one stays first.
+    # The sort is stable: of two additions at one index, the inner one comes first.
     for start, end, text in sorted(editor.edits(editor.root, before, after), key=lambda edit: edit[:2]):
         pieces += (source[done:start], text)
         done = end
@@ -65,7 +64,7 @@ class _Editor:
     """The edits of one document.
 
     Attributes:
-        root: the node to begin at.
+        root: the node of the whole document.
     """
 
     def __init__(self, source: str) -> None:
@@ -76,12 +75,12 @@ class _Editor:
         self._source = source
         self._aliases = {node.anchor for node in tree.nodes if node.kind is AliasEvent}
         self._newline = "\r\n" if "\r\n" in source else "\n"
-        self._json_indent = self._margin(self.root)  # None: all is on one line
+        self._json_indent = self._margin(self.root)  # None: the text is on one line
         self._step = min(_steps(tree.nodes, MappingStartEvent), default=2)
         self._dash_step = min(_steps(tree.nodes, SequenceStartEvent), default=2)
 
     def edits(self, node: TextNode, before: JSONValue, after: JSONValue) -> Iterator[_Edit]:
-        """Yield the edits that change the value of a node; inner edits come before outer ones."""
+        """Yield the edits that change the value of a node, inner edits before outer ones."""
         if _same(before, after):
             return
         self._refuse_repeated(node)
@@ -95,7 +94,7 @@ class _Editor:
         for key, value in new.items():
             if key in node.entries:
                 yield from self.edits(node.entries[key], old[key], value)
-            elif key not in old or not _same(old[key], value):  # a scalar that is merged in is overridden here
+            elif key not in old or not _same(old[key], value):  # override a merged scalar here
                 if isinstance(old.get(key), (dict, list)):
                     problem = f"the change is inside of {key}, which '<<' merges in"
                     raise self._refusal(node, problem, "write it out here")
@@ -104,7 +103,7 @@ class _Editor:
             yield self._addition(node, added)
 
     def _refuse_repeated(self, node: TextNode) -> None:
-        """Raise EditError for a change in a part that an alias repeats."""
+        """Raise EditError if an alias repeats the node."""
         if node.kind is AliasEvent:
             problem = f"the change is inside of the part that *{node.anchor} repeats"
             raise self._refusal(node, problem, "write it out here")
@@ -128,13 +127,13 @@ class _Editor:
     def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> _Edit:
         if not node.entries:
             return node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added)
-        # A comment behind the last entry stays on its line.
+        # A comment after the last entry stays on its line.
         margin = None if _COMMENT.match(self._source, last_end) else self._margin(node)
         separator = ", " if margin is None else f",{self._newline}{margin}"
         return last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added)
 
     def _margin(self, node: TextNode) -> str | None:
-        """Return the white space before the first entry, or None if something else is before it on the line."""
+        """Return the white space before the first entry, or None if the entry isn't the first on its line."""
         begin = next((child.place for child in node.entries.values()), 0)
         line = self._source[self._source.rfind("\n", 0, begin) + 1 : begin]
         return None if not node.entries or line.strip() else line
@@ -148,13 +147,13 @@ class _Editor:
         return text if isinstance(key, int) else f"{json.dumps(key, ensure_ascii=False)}: {text}"
 
     def _replaced(self, node: TextNode, value: JSONValue) -> _Edit:
-        """Return the edit that replaces a scalar, or a value that is missing."""
+        """Return the edit that replaces a scalar, or that inserts a missing value."""
         written = self._source[node.start : node.end].rstrip()
         text = json.dumps(value, ensure_ascii=False) if self._json else dump_on_one_line(value)
         return node.start, node.start + len(written), text if written else f" {text}"
 
     def _lines(self, entry: _Added) -> list[str]:
-        """Return the lines of an entry of a block collection, the first one not indented."""
+        """Return the lines of an entry of a block collection, without the indentation of the collection."""
         key, value = entry
         if isinstance(key, int):
             first, *rest = self._block(value)
@@ -174,7 +173,7 @@ class _Editor:
 
 
 def _steps(nodes: list[TextNode], kind: type[yaml.Event]) -> Iterator[int]:
-    """Yield the indentations of block collections of a kind in the block mappings that they are members of."""
+    """Yield the indentation of each block collection of a kind, relative to the block mapping that contains it."""
     for node in nodes:
         if node.kind is MappingStartEvent and not node.flow:
             inner = (child for child in node.entries.values() if child.kind is kind and not child.flow)
@@ -182,9 +181,9 @@ def _steps(nodes: list[TextNode], kind: type[yaml.Event]) -> Iterator[int]:
 
 
 def _same(one: JSONValue, other: JSONValue) -> bool:
-    """Return whether two values are equal; ``1`` and ``true`` are not."""
+    """Return whether two values are equal. ``1`` and ``true`` aren't equal."""
     return msgspec.json.encode(one) == msgspec.json.encode(other)
 
 
 _COMMENT: Final = re.compile(r"[ \t]*,?[ \t]*#")
-"""A comment on the line where an entry in brackets ends, maybe behind a comma."""
+"""A comment on the same line as the end of an entry in brackets, with or without a comma before it."""

@@ -1,6 +1,6 @@
-"""Read JSON files of one object, or of several one after another.
+"""Read JSON files that have one value, or several in sequence.
 
-YAML's parser can't read them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
+YAML's parser rejects some JSON: DEL, and escaped surrogate pairs, which Python's json writes for an emoji.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
-    """Yield the beginning, the end and the value of each JSON value in a text.
+    """Yield the start and end of each JSON value in a text, and the value.
 
-    Raise ValueError, OverflowError or RecursionError if the text is no JSON, has a key twice, or is too large. The YAML
-    reader says what is wrong where.
+    Raise ValueError, OverflowError, or RecursionError if the text isn't JSON, has a duplicate key, or exceeds a limit.
+    To report the problem and its position, pass the text to the YAML reader.
     """
-    # Without aliases, commas and brackets bound the number of values, before one of them is made.
+    # JSON has no aliases, so the commas and brackets limit the number of values. Count them before decoding.
     if text.count(",") + text.count("[") + text.count("{") >= limits.nodes:
         raise ValueError("too many values")
     escaped_surrogates = re.search(r"\\u[dD][89a-fA-F]", text)
@@ -34,7 +34,7 @@ def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSO
         if isinstance(value, (dict, list)) and _depth(value) > limits.depth:
             raise ValueError("too deep")
         if escaped_surrogates:
-            json.dumps(value, ensure_ascii=False).encode()  # half a pair is a UnicodeEncodeError, which is a ValueError
+            json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError, a ValueError, for half a pair
         yield start, end, value
 
 
@@ -50,14 +50,14 @@ def _float(text: str) -> int | float:
 
 
 def _depth(value: dict[str, JSONValue] | list[JSONValue]) -> int:
-    """Return the levels of nesting. Raise RecursionError if they are too many to count."""
+    """Return the levels of nesting. Raise RecursionError if there are too many to count."""
     members = value.values() if isinstance(value, dict) else value
     return 1 + max((_depth(member) for member in members if isinstance(member, (dict, list))), default=0)
 
 
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object,
-    parse_constant=_float,  # NaN and Infinity, which it refuses
+    parse_constant=_float,  # NaN and Infinity: as_json rejects them
     parse_float=_float,
     parse_int=lambda text: as_json(int(text)),
 )

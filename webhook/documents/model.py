@@ -1,4 +1,4 @@
-"""Define JSON values, and the limits and the error of the readers."""
+"""Define JSON values, the limits of a file, and the error for a file that can't be read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ JSONValue: TypeAlias = "dict[str, JSONValue] | list[JSONValue] | str | int | flo
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
-    """The bounds on one file.
+    """The limits of one file.
 
     Attributes:
         size: bytes.
-        depth: levels of nesting. A Pod template's deepest field is at 17, the deepest schemas of CRDs at about 50.
-        nodes: values, those that aliases repeat included. Manifests have one in 12 to 30 bytes: one in 8 fits them all.
-        aliased: those of them that aliases repeat: what go-yaml grants a small file (its alias_ratio_range_low).
-        documents: 64 MiB hold so many manifests of 670 bytes. One-line documents of that number take 33 MB and 0.4 s.
+        depth: levels of nesting. The deepest field of a Pod template is at level 17; CRD schemas have up to about 50.
+        nodes: values, including aliased ones. Manifests have one per 12 to 30 bytes; the limit is one per 8.
+        aliased: values that aliases repeat. go-yaml allows the same number in a small file (``alias_ratio_range_low``).
+        documents: 64 MiB hold this many manifests of 670 bytes. This many one-line documents take 33 MB and 0.4 s.
     """
 
     size: int = FILE_AT_MOST
@@ -33,7 +33,7 @@ DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
 class DocumentError(Exception):
-    """A file that cannot be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
+    """A file that can't be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
 
     def __init__(self, file: str, line: int, column: int, problem: str, fix: str) -> None:
         super().__init__(file, line, column, problem, fix)
@@ -48,7 +48,7 @@ class DocumentError(Exception):
 
 
 def described(value: JSONValue) -> str:
-    """Return the name of a value's type for people, with the value if it is a number or a boolean."""
+    """Return the name of a value's type for a message, with the value if it is a number or a boolean."""
     match value:
         case None:
             return "nothing"
@@ -64,12 +64,15 @@ def described(value: JSONValue) -> str:
 
 
 def entries(value: JSONValue) -> dict[str | int, JSONValue]:
-    """Return the members of a mapping by key, or the items of a list by index; of a scalar none."""
+    """Return the members of a mapping by key, or the items of a list by index. A scalar has no entries."""
     if isinstance(value, (dict, list)):
         return dict(value.items() if isinstance(value, dict) else enumerate(value))
     return {}
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:
-    """Return line and column of a character, from 1. Lines end as in Git and editors; YAML has more line ends."""
+    """Return the line and column, from 1, of a character.
+
+    Only newlines end a line, as in Git and editors. YAML has other line breaks, too.
+    """
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

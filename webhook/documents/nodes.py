@@ -1,4 +1,4 @@
-"""Find the position of each value in the text of a document, with anchors and brackets, to edit the text."""
+"""Find the values in the text of a document, with their anchors and brackets, for positions and edits."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
     from webhook.base.field_paths import FieldPath
 
-_Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+_Event: TypeAlias = Any  # PyYAML's stubs type every mark as optional, but the events of a parser always have marks
 _Match: TypeAlias = "re.Match[str]"
 
 _ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _NO_ENTRIES: Final[dict[str | int, TextNode]] = {}
-"""Of all scalars: an empty mapping for each would take a quarter of the memory."""
+"""The entries of all scalars. One empty mapping for each scalar would take a quarter of the memory."""
 
 
 class TextNode(msgspec.Struct, kw_only=True, eq=False):
-    """The place of a value: the characters from ``start`` (its anchor and tag included) to ``end``.
+    """The location of a value in the text: from ``start``, including its anchor and tag, to ``end``.
 
     Attributes:
-        kind: of the event that it begins with.
-        place: where the item or the member's key begins, anchor and tag included; of a root as ``start``.
-        anchor: its anchor, or the one that it repeats if it is an alias; None if there is none.
-        entries: by key or index, without those that ``<<`` merges in.
-        flow: it is written in brackets.
-        opened: the offset after the opening bracket.
-        column: of the keys or dashes of a block collection, from 0.
+        kind: the type of the value's first event.
+        place: the start of the item or of the member's key, including its anchor and tag. The root's is ``start``.
+        anchor: the name of the anchor or alias, or None.
+        entries: the members by key or the items by index, without members that ``<<`` merges.
+        flow: whether the collection is in brackets.
+        opened: the index after the opening bracket.
+        column: the column, from 0, of the keys or dashes of a block collection.
     """
 
     kind: type[yaml.Event]
@@ -59,11 +59,11 @@ class TextNode(msgspec.Struct, kw_only=True, eq=False):
 
 
 class TextTree:
-    """The nodes of one valid document. YAML is read no further than a position needs.
+    """The nodes of one valid document. `find` parses YAML only as far as it needs to.
 
     Attributes:
-        nodes: those that were read, in the order of the text: first the root.
-        is_json: the text is JSON too.
+        nodes: the nodes parsed so far, in the order of the text. The first is the root.
+        is_json: whether the text is JSON.
     """
 
     def __init__(self, source: str) -> None:
@@ -77,7 +77,7 @@ class TextTree:
         except ValueError:
             self.is_json = False
             self._following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
-            _, _, event = (self._following() for _ in range(3))  # after the starts of the stream and the document
+            _, _, event = (self._following() for _ in range(3))  # the first two start the stream and the document
             self._add(event, event)
         else:
             tokens = _TOKEN.finditer(source)
@@ -85,7 +85,7 @@ class TextTree:
             self._add_json(token, token, tokens)
 
     def find(self, path: FieldPath) -> tuple[int, int]:
-        """Return line and column, from 0, of the key or item at ``path``, or of its deepest ancestor that exists."""
+        """Return the line and column, from 0, of the key or item at ``path``, or of its deepest existing ancestor."""
         node = self.nodes[0]
         for step in path:
             key = step if node.kind is SequenceStartEvent else str(step)
@@ -98,12 +98,12 @@ class TextTree:
         return line, node.place - self._line_starts[line]
 
     def read_rest(self) -> None:
-        """Read the nodes to the end of the text."""
+        """Parse the text to its end."""
         while self._open:
             self._read_entry()
 
     def _read_entry(self) -> None:
-        """Read an entry of the innermost open collection, but nothing below it; or the collection's end."""
+        """Parse the next entry of the innermost open collection, without the entries below it, or parse its end."""
         node = self._open[-1]
         first = self._following()
         if type(first) in _ENDS:
@@ -115,7 +115,7 @@ class TextTree:
             node.entries[_key(first)] = self._add(first, self._following())
 
     def _add(self, first: _Event, event: _Event) -> TextNode:
-        """Add the node of the value that begins with ``event``. Its key, or it as an item, begins with ``first``."""
+        """Add the node of the value that starts with ``event``. Its key, or the item itself, starts with ``first``."""
         kind, mark = type(event), event.end_mark
         place, start = first.start_mark.index, event.start_mark.index
         node = TextNode(kind=kind, place=place, start=start, end=mark.index, anchor=event.anchor)
@@ -125,16 +125,16 @@ class TextTree:
                 node.end = _end_of_block_scalar(self._source, node)
         elif kind is not AliasEvent:
             node.entries, node.flow, node.opened = {}, event.flow_style, mark.index
-            # The mark is before the first key, `?`, or dash; behind a dash that isn't indented.
+            # The mark precedes the first key, `?`, or dash. It follows a dash that isn't indented.
             is_behind = kind is SequenceStartEvent and self._source[mark.index : mark.index + 1] != "-"
             node.column = mark.column - is_behind
             self._open.append(node)
         return node
 
     def _add_json(self, first: _Match, token: _Match, tokens: Iterator[_Match]) -> TextNode:
-        """Add the node of the JSON value that begins with ``token``, and those below it. See `_add`.
+        """Add the node of the JSON value that starts with ``token``, and the nodes below it. See `_add`.
 
-        YAML's parser can't find them: it refuses DEL and escaped pairs of surrogates, as Python's json writes an emoji.
+        YAML's parser rejects some JSON: DEL, and escaped surrogate pairs, which Python's json writes for an emoji.
         """
         kind = _KINDS.get(token[0], ScalarEvent)
         place, start, end = first.start(), *token.span()
@@ -152,18 +152,18 @@ class TextTree:
 
 
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
-"""A token of valid JSON: a string, a bracket, a number or a word."""
+"""A token of valid JSON: a string, a bracket, a number, or a word."""
 _KINDS: Final[dict[str, type[yaml.Event]]] = {"{": MappingStartEvent, "[": SequenceStartEvent}
 
 
 def _key(event: _Event) -> str:
-    """Return a key as it is read; empty for an alias: nothing is ever added below it."""
+    """Return a key as the YAML reader does, or an empty string for an alias: edits never use its node."""
     text: str = getattr(event, "value", "")
     return key_text(resolve(text)) if text and event.implicit[0] else text
 
 
 def _end_of_block_scalar(source: str, node: TextNode) -> int:
-    """Return the offset after the last line of a block scalar, or after the empty lines that it keeps (``|+``)."""
+    """Return the index after the last line of a block scalar, or after the empty lines that ``|+`` keeps."""
     text = source[node.start : node.end]
     header, *lines = text.split("\n")
     if "+" in header:
@@ -171,7 +171,7 @@ def _end_of_block_scalar(source: str, node: TextNode) -> int:
     end = len(text.rstrip(" \t\r\n"))
     indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=len(text))
     for blank in _BLANK.finditer(text, end):
-        if len(blank[0]) > indent:  # its spaces are text
+        if len(blank[0]) > indent:  # the spaces are text
             end = blank.end()
     return node.start + end
 

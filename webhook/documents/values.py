@@ -25,9 +25,9 @@ _KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
-"""Unquoted scalars that are no strings."""
+"""Unquoted scalars that aren't strings."""
 _NOT_TEXT: Final = {*"+-.0123456789", *(word[:1] for word in _KEYWORDS)}
-"""First characters of unquoted scalars that may be numbers or keywords."""
+"""The first characters of numbers and keywords. All other unquoted scalars are strings."""
 
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
@@ -35,11 +35,11 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 
 
 _CACHED_LENGTH: Final = 64
-"""Characters of a scalar up to which its value is cached."""
+"""The maximum length, in characters, of a scalar whose value is cached."""
 
 
 def resolve(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. Most are strings, which their first character tells."""
+    """Return the value of an unquoted scalar. For most strings, the first character is enough to tell."""
     return _remembered(text) if len(text) <= _CACHED_LENGTH else _resolve(text)
 
 
@@ -49,11 +49,11 @@ def _resolve(text: str) -> Scalar:
     return _KEYWORDS[text] if text in _KEYWORDS else _number(text)
 
 
-_remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat their words.
+_remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat the same words.
 
 
 def _number(text: str) -> str | int | float:
-    """Parse as Go's ParseInt with base 0, else as its ParseFloat, without underscores; return the text if both fail."""
+    """Parse a number like Go's ParseInt with base 0, then like ParseFloat. Return the text if both fail."""
     digits = text.replace("_", "")
     base = 8 if _OCTAL.fullmatch(digits) else 0 if _INTEGER.fullmatch(digits) else None
     if base is not None and _MIN_INT64 <= (integer := int(digits, base)) <= _MAX_UINT64:
@@ -64,9 +64,9 @@ def _number(text: str) -> str | int | float:
 
 
 def as_json(number: float) -> int | float:
-    """Convert a number to an int64 or a float64, as Go writes it into JSON and the API server's decoder reads it.
+    """Convert a number to the int64 or float64 that the API server decodes after Go encodes the number as JSON.
 
-    Raise ValueError if it is NaN or infinite, which JSON has no numbers for.
+    Raise ValueError if the number is NaN or infinite, which JSON can't represent.
     """
     if isinstance(number, int):
         return number if _MIN_INT64 <= number <= _MAX_INT64 else float(number)
@@ -74,14 +74,14 @@ def as_json(number: float) -> int | float:
         raise ValueError(f"{number} isn't JSON")
     if not number.is_integer() or abs(number) > _MAX_INT64:
         return number
-    # Go writes the fewest digits that read back, and zeros after them: past 2**53 that is not int(number).
+    # Go writes the shortest digits that round-trip, then zeros. Beyond 2**53, this can differ from int(number).
     return int(Decimal(repr(number)))
 
 
 def key_text(key: Scalar) -> str:
     """Return the key of a mapping as a string, as sigs.k8s.io/yaml converts it.
 
-    Raise ValueError if the key is null or a number that is no int64. kubectl writes other numbers as float32.
+    Raise ValueError if the key is null, or a number that isn't an int64: kubectl rounds those to float32.
     """
     if isinstance(key, str):
         return key

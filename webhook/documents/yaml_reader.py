@@ -1,7 +1,7 @@
-"""Read YAML files from libyaml's events: values and their positions.
+"""Read YAML files from libyaml's events: the documents, their values, and the positions of errors.
 
-PyYAML's own composer recurses in C and crashes the interpreter at some thousand levels. Its events do not; the depth is
-counted here.
+PyYAML's composer recurses in C and crashes the interpreter at a few thousand levels. The reader uses PyYAML's events,
+which don't recurse, and limits the depth itself.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from webhook.documents.values import Scalar, as_json, key_text, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_Event: TypeAlias = Any  # PyYAML's stubs let every mark be None, which those of a parser's events are not
+_Event: TypeAlias = Any  # PyYAML's stubs type every mark as optional, but the events of a parser always have marks
 
 _OPEN: Final = object()
 _TEMPLATE: Final = re.compile(r"""^[^"'#\n]*?(\{[{%]|%\{)""", re.MULTILINE)
 _CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
-"""How the templates of Helm, Jinja and Terraform open, and how they close."""
+"""The opening delimiters of Helm, Jinja, and Terraform templates, and the closing ones."""
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
@@ -45,11 +45,11 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}null": (type(None),),
     f"{_TAG}timestamp": (str,),
 }
-"""Types of the values that PyYAML tags where it puts every scalar in quotes."""
+"""The types that each tag allows. PyYAML writes these tags when it quotes every scalar."""
 
 
 class YAMLReader:
-    """A reader of one file."""
+    """A parser of one file."""
 
     def __init__(self, text: str, file: str, limits: DocumentLimits) -> None:
         self._text = text
@@ -61,13 +61,13 @@ class YAMLReader:
         self._aliased = 0
 
     def read(self) -> Iterator[tuple[int, int, JSONValue]]:
-        """Yield the beginning, end and value of each document, empty ones included.
+        """Yield the start, end, and value of each document, including empty documents.
 
-        The text between can be read alone: it begins with a line, directives included. Raise DocumentError if the file
-        can't be read.
+        The text from start to end is a complete file: it starts with a line and includes the directives.
+        Raise DocumentError if the file can't be read.
         """
         try:
-            self._next()  # the stream's start
+            self._next()  # the start of the stream
             while type(opening := self._next()) is DocumentStartEvent:
                 self._anchors = {}
                 event = self._next()
@@ -77,7 +77,7 @@ class YAMLReader:
                 self._count(1, event.start_mark)
                 yield begin, self._next().start_mark.index, value
         except yaml.MarkedYAMLError as error:
-            mark: Any = error.problem_mark  # None only where PyYAML composes
+            mark: Any = error.problem_mark  # only PyYAML's composer leaves it None
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
         except ReaderError as error:
             problem = f"{error.reason}: U+{error.character:04X}"
@@ -122,7 +122,7 @@ class YAMLReader:
         raise self._unknown_tag(event)
 
     def _open(self, start: _Event, depth: int) -> None:
-        """Begin a mapping or sequence. Raise DocumentError if it is too deep, or has another tag."""
+        """Start a mapping or sequence. Raise DocumentError if it is nested too deep or has an unknown tag."""
         self._anchors[start.anchor] = _OPEN
         if depth > self._limits.depth:
             raise self._too_deep(start.start_mark)
@@ -140,7 +140,7 @@ class YAMLReader:
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         self._open(start, depth)
         members: dict[str, JSONValue] = {}
-        places: dict[str, int] = {}  # of its own keys, not of those that are merged in
+        places: dict[str, int] = {}  # without merged keys
         while type(event := self._next()) is not MappingEndEvent:
             if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
                 self._merge(members, depth)
@@ -167,7 +167,7 @@ class YAMLReader:
             raise self._error(event.start_mark, str(error), "quote it") from None
 
     def _merge(self, members: dict[str, JSONValue], depth: int) -> None:
-        """Merge the value of ``<<``: in go-yaml v2 it overrides the keys before it, and those after it override it."""
+        """Merge the value of ``<<``. As in go-yaml v2, it overrides keys above it, and keys below override it."""
         event = self._next()
         value = self._value(event, depth)
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
@@ -188,7 +188,7 @@ class YAMLReader:
         return self._repeat(value, depth + 1, event.start_mark)
 
     def _repeat(self, value: JSONValue, depth: int, mark: yaml.Mark) -> JSONValue:
-        """Return a copy of the value that an alias repeats, so that a change in one place is none in another."""
+        """Return a copy of the value that an alias repeats. A change to one copy must not affect the others."""
         self._count(1, mark)
         self._aliased += 1
         if self._aliased > self._limits.aliased:
@@ -216,7 +216,7 @@ class YAMLReader:
         return self._error(event.start_mark, f"Kubernetes doesn't support tag {event.tag!r}", fix)
 
     def _fix_of_expression(self, mark: yaml.Mark) -> str:
-        """Return the fix for a CEL expression that YAML does not read as a string; empty if the line has none."""
+        """Return the fix for a CEL expression that isn't a YAML string, or an empty string if the line has none."""
         line = self._text[self._text.rfind("\n", 0, mark.index) + 1 :].partition("\n")[0]
         match = _EXPRESSION.match(line)
         return f"write `{match[1]}: >-`, and the expression in the line below it" if match else ""

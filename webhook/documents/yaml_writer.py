@@ -1,4 +1,4 @@
-"""Write YAML for kubectl, which reads a bare ``y`` as true and ``1e3`` as a number, where PyYAML sees strings."""
+"""Write YAML for kubectl. It reads an unquoted ``y`` as true and ``1e3`` as a number; to PyYAML, both are strings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LONG_LINE: Final = 1000
-"""Characters of a line, so many that expressions and certificates stay on one."""
+"""The width, in characters, that keeps an expression or a certificate on one line."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/][\w./-]*", re.ASCII)
-"""Text that needs no quotes, if it is not read as another value."""
+"""Text that needs no quotes, unless it resolves to a value that isn't a string."""
 _NOT_PRINTABLE: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
-"""What JSON allows in quotes and YAML does not, or takes for a line break."""
+"""Characters that JSON allows in a string, but YAML rejects or reads as a line break."""
 _NO_BLOCK: Final = re.compile(r"[\x85\u2028\u2029]|(?:\A|\n)\n\Z")
-"""What only double quotes keep: YAML's own line breaks, which are read back as spaces, and empty lines at the end."""
+"""Text that only double quotes preserve: YAML's other line breaks, and empty lines at the end."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NO_TEXT: Final = "tag:yaml.org,2002:value"
@@ -29,13 +29,13 @@ _NO_TEXT: Final = "tag:yaml.org,2002:value"
 
 class _Dumper(yaml.CSafeDumper):
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
-        """Return the tag of a plain scalar. A string that kubectl reads as something else gets another: quotes."""
+        """Return the tag of a scalar. A different tag makes PyYAML quote a string that isn't one to kubectl."""
         tag: str = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
         is_plain_text = kind is yaml.ScalarNode and implicit[0] and tag == _TEXT
         return _NO_TEXT if is_plain_text and resolve(value) != value else tag
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write a value again wherever it is: manifests have no anchors."""
+        """Repeat shared values instead of writing aliases: manifests have no anchors."""
         del data
         return True
 
@@ -49,9 +49,9 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(value: object, *, width: int = 80, short_in_brackets: bool = False) -> str:
-    """Return a JSON value as YAML without a line end, its members in their order.
+    """Return a JSON value as YAML without a newline at the end. Keep the order of the members.
 
-    With ``short_in_brackets``, lists and mappings of scalars stand on one line.
+    With ``short_in_brackets``, write lists and mappings of scalars on one line.
     """
     flow = None if short_in_brackets else False
     text: str = yaml.dump(
@@ -61,7 +61,7 @@ def dump(value: object, *, width: int = 80, short_in_brackets: bool = False) -> 
 
 
 def dump_on_one_line(value: object) -> str:
-    """Return a JSON value as YAML in brackets, on one line."""
+    """Return a JSON value as YAML on one line, with lists and mappings in brackets."""
     if isinstance(value, dict):
         members = (f"{dump_on_one_line(key)}: {dump_on_one_line(member)}" for key, member in value.items())
         return f"{{{', '.join(members)}}}"
@@ -73,6 +73,6 @@ def dump_on_one_line(value: object) -> str:
 
 
 def dump_documents(values: Iterable[object], *, width: int, short_in_brackets: bool = False) -> str:
-    """Return JSON values as YAML documents, each after a ``---``."""
+    """Return JSON values as YAML documents. Start each with ``---``."""
     texts = (dump(value, width=width, short_in_brackets=short_in_brackets) for value in values)
     return "".join(f"---\n{text}\n" for text in texts)
