@@ -6,7 +6,7 @@ import sys
 
 from webhook.server import limits
 
-limits.LIMITS = limits.Limits(certificate_poll=0.5, certificate_settle=2, policy_poll=0.5, quiet=1)  # type: ignore[misc]
+limits.LIMITS = limits.Limits(certificate_poll=0.5, certificate_settle=2, policy_poll=0.5, quiet=3)  # type: ignore[misc]
 
 from webhook.commands import main  # noqa: E402 - it reads the limits on import
 
