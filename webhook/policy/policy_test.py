@@ -86,7 +86,7 @@ class SharedCaseSpec(Model):
     """The fields that a case can set, or that the document sets for all cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(default=None, min_length=1, examples=[["reserved-labels"]])
-    """The policies, by name. Default: all."""
+    """The policies, by name. Default: those in `DIR`, or all that are loaded."""
     object: KubernetesObject | None = None
     """The object. A case's `object` is a merge patch for it."""
     operation: Literal["CREATE", "UPDATE", "DELETE"] | None = None

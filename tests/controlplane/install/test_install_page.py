@@ -136,10 +136,8 @@ def test_the_emergency_commands_of_the_page_work(empty: Cluster) -> None:
         terminal = Terminal(kubectl, spotgate.directory)
         refused = kubectl.run("delete", pools, "h100", "--dry-run=server")
         assert "[on-demand-fallback]" in refused.stderr
-        *change, cleanup = commands(OPERATE["An emergency change while spotgate runs"])
-        terminal.run(*change)
-        kubectl("annotate", pools, "h100-spot", "spotgate.dev/break-glass=INC-1234: no other capacity")
-        terminal.run(cleanup)
+        annotate, delete, cleanup = commands(OPERATE["An emergency change while spotgate runs"])
+        terminal.run(annotate, cleanup, annotate, delete)
         spotgate.stop()
         look, grow, rolled_out = commands(OPERATE["Cold start"])
         terminal.run(look)
