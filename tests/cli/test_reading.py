@@ -51,7 +51,7 @@ def test_no_reader_blocks_or_reads_without_a_limit(run: Run, write: Write, kind:
     assert done.code == 2
     assert "Traceback" not in done.err
     if (reader, kind) in {("recorded reviews", "device"), ("recorded reviews", "pipe")}:
-        assert "holds no reviews" in done.err
+        assert "contains no reviews" in done.err
     else:
         assert says in done.err
 

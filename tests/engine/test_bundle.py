@@ -131,11 +131,11 @@ def test_an_unknown_provider_is_rejected_at_its_field(tmp_path: Path, kind: str)
 
 def test_a_folder_without_a_policy_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
-    with pytest.raises(PolicyErrors, match=r"holds no policy; name a folder with policy files"):
+    with pytest.raises(PolicyErrors, match=r"contains no policy; name a folder with policy files"):
         load_bundle([tmp_path])
 
 
 def test_a_folder_with_only_facts_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "gke.yaml").write_text((PROVIDERS / "gke.yaml").read_text())
-    with pytest.raises(PolicyErrors, match="holds no policy; name the policies too"):
+    with pytest.raises(PolicyErrors, match="contains no policy; name the policies too"):
         load_bundle([tmp_path])

@@ -122,7 +122,7 @@ def test_groups_may_have_spaces_in_their_names(tmp_path: Path, group: str) -> No
 
 def test_exemptions_without_policies_are_rejected(tmp_path: Path) -> None:
     problems = mistakes(tmp_path, exemption("policies: ['*'], users: [jane]"))
-    assert "holds no policy; name the policies too" in problems[0][2]
+    assert "contains no policy; name the policies too" in problems[0][2]
 
 
 def test_an_exemption_changes_the_hash_of_the_bundle(tmp_path: Path) -> None:

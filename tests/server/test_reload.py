@@ -106,7 +106,7 @@ def test_S12_an_emptied_folder_is_rejected(start: Start, policies: Path, tmp_pat
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert denies(served, "second.example.com")
     (line,) = served.log("policies not loaded")
-    assert f"{more}: holds no policy" in line["problems"][0]
+    assert f"{more}: contains no policy" in line["problems"][0]
 
 
 def test_S12_a_policy_removed_with_its_file_is_logged(start: Start, policies: Path) -> None:
@@ -299,7 +299,7 @@ def test_valid_cluster_state_is_loaded_and_invalid_state_is_not(start: Start, po
 
 
 def test_I23_an_empty_folder_prevents_the_start(tmp_path: Path) -> None:
-    with pytest.raises(PolicyErrors, match="holds no policy"):
+    with pytest.raises(PolicyErrors, match="contains no policy"):
         reloader_of(tmp_path)
 
 

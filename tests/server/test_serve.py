@@ -74,7 +74,7 @@ def test_bad_policies_are_rejected_with_file_and_line(tmp_path: Path, capsys: py
 
 
 def test_I23_an_empty_policy_set_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "holds no policy" in error_of({"policies": (tmp_path,)}, capsys)
+    assert "contains no policy" in error_of({"policies": (tmp_path,)}, capsys)
 
 
 def test_a_missing_certificate_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     own = [path for path in paths if path != SHIPPED]
     # Check each of several folders: emptying one by mistake must not disable its policies.
     problems = [
-        Problem(str(path), 0, 0, "", "holds no policy; name a folder with policy files (*.yaml)")
+        Problem(str(path), 0, 0, "", "contains no policy; name a folder with policy files (*.yaml)")
         for path in paths
         if path.is_dir() and not policy_files((path,))
     ]
@@ -153,7 +153,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     if shipped:
         problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
     elif not problems and not any(document.is_policy for document in documents):
-        text = "holds no policy; name the policies too: `--policies shipped` for those of spotgate"
+        text = "contains no policy; name the policies too: `--policies shipped` for those of spotgate"
         problems.append(Problem(", ".join(map(str, paths)), 0, 0, "", text))
     if problems:
         raise PolicyErrors(problems)

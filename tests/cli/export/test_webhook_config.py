@@ -173,7 +173,7 @@ def test_ca_bundle_holds_the_certificates_of_the_file_but_no_key(run: Run, write
 def test_a_key_is_not_accepted_as_a_ca_file(run: Run, write: Write) -> None:
     done = run("webhook-config", "--ca-file", write("ca.pem", create_authority(datetime.now(tz=UTC)).key_pem))
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("ca.pem: holds no certificate that can be read")
+    assert done.err.startswith("ca.pem: contains no valid certificate")
 
 
 def test_a_configuration_for_the_ca_alone_matches_nothing(run: Run, write: Write) -> None:

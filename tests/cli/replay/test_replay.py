@@ -341,7 +341,7 @@ def test_a_bad_line_is_reported_and_the_others_are_judged(run: Run, write: Write
             "review.json:1:1: expected admission.k8s.io/v1",
         ),
         ("review.json", '{\n  "apiVersion": "admi', "review.json:2:"),
-        ("folder/notes.txt", "x", "folder: holds no reviews (*.jsonl, *.json)"),
+        ("folder/notes.txt", "x", "folder: contains no reviews (*.jsonl, *.json)"),
         ("other.json", "{}", "review.json: can't be read: No such file or directory"),
     ],
 )

@@ -46,7 +46,7 @@ def read_reviews(paths: Sequence[str]) -> Iterator[Review | Problem]:
     for path in paths:
         files = _files(Path(path)) if path != STDIN and Path(path).is_dir() else [path]
         if not files:
-            yield Problem(path, 0, 0, "", f"holds no reviews ({', '.join(f'*{suffix}' for suffix in _SUFFIXES)})")
+            yield Problem(path, 0, 0, "", f"contains no reviews ({', '.join(f'*{suffix}' for suffix in _SUFFIXES)})")
         for file in files:
             try:
                 data = sys.stdin.buffer.read() if file == STDIN else read_file(file, pipes=file == path)

@@ -76,9 +76,9 @@ def run(namespace: Namespace) -> int:
     tested = tuple(policy.name for policy in bundle.policies if policy.name in names) if names else None
     where = ", ".join(map(str, options.paths))
     if not tests and not problems:
-        raise CannotJudgeError(f"{where}: holds no PolicyTest; see spotgate test --help")
+        raise CannotJudgeError(f"{where}: contains no PolicyTest; see spotgate test --help")
     if tests and not paths:
-        text = "holds no policies, so those that ship with spotgate are tested; name others with --policies"
+        text = "contains no policies, so those that ship with spotgate are tested; name others with --policies"
         complain(f"{where}: warning: {text}")
     runner = Runner(bundle, tested, now=utc_now(), update=options.update)
     results = [result for test in tests for result in runner.run(test)]

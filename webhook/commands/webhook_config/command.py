@@ -90,9 +90,7 @@ def run(options: Namespace) -> int:
         client["caBundle"] = _ca_bundle(options.ca_file)
     print(f"# Rendered by `spotgate webhook-config` from policies {bundle.hash}.")
     for policy, resources in unconditional_resources(bundle).items():
-        print(
-            f"# Policy {policy} does not say what may concern it: all {', '.join(resources)} that it matches are sent."
-        )
+        print(f"# No match conditions for policy {policy}: it receives all {', '.join(resources)} that it matches.")
     rendered = configurations(bundle, client)
     for configuration in rendered:
         if options.ca_only:
@@ -124,7 +122,5 @@ def _ca_bundle(file: Path) -> str:
     except OSError as error:
         raise CannotJudgeError(f"{file}: can't be read: {error.strerror or error}") from None
     except ValueError:
-        raise CannotJudgeError(
-            f"{file}: holds no certificate that can be read; pass the CA's certificate as PEM"
-        ) from None
+        raise CannotJudgeError(f"{file}: contains no valid certificate; pass the CA's certificate as PEM") from None
     return base64.b64encode(b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)).decode()
