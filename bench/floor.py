@@ -21,7 +21,7 @@ from rich.console import Console
 from bench.chaos.service import CuttableApiServer
 from bench.figures import Section, percentile
 from bench.run import show
-from tests.builders import deployment, saying
+from tests.builders import deployment, labeled
 from tests.controlplane.floor import harness
 from tests.controlplane.floor.events import Events
 from tests.controlplane.floor.harness import ANNOTATION, Checker, Controllers, controllers, make_room
@@ -51,7 +51,7 @@ def namespace(cluster: Cluster, name: str) -> str:
 
 def workload(name: str, replicas: int, annotations: dict[str, str]) -> dict[str, Any]:
     """Return a Deployment that prefers spot."""
-    return saying(deployment(name, replicas), {"app": name, "spotgate.dev/capacity": "spot-preferred"}, annotations)
+    return labeled(deployment(name, replicas), {"app": name, "spotgate.dev/capacity": "spot-preferred"}, annotations)
 
 
 def seconds_to_bind(cluster: Cluster, where: str, annotations: dict[str, str]) -> list[float]:

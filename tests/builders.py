@@ -42,7 +42,7 @@ NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
 
 SPOT_NODES = {"example.com/capacity": "spot"}
 
-# The fields with which a Pod runs on the spot nodes of pools.yaml.
+# The fields that place a Pod on the spot nodes of pools.yaml.
 SPOT = {"nodeSelector": SPOT_NODES, "tolerations": [{"key": "example.com/spot", "operator": "Exists"}]}
 
 
@@ -71,13 +71,13 @@ def deployment(name: str, replicas: int, **spec: Any) -> dict[str, Any]:
     }
 
 
-def saying(thing: dict[str, Any], labels: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the workload with these labels and annotations on its Pods."""
-    where = thing if thing["kind"] == "Pod" else thing["spec"]["template"]
-    metadata = where.setdefault("metadata", {})
+def labeled(workload: JSON, labels: dict[str, str], annotations: dict[str, str] | None = None) -> JSON:
+    """Set labels and annotations on the Pods of a workload, and return it."""
+    owner = workload if workload["kind"] == "Pod" else workload["spec"]["template"]
+    metadata = owner.setdefault("metadata", {})
     metadata["labels"] = metadata.get("labels", {}) | labels
     metadata["annotations"] = annotations or {}
-    return thing
+    return workload
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def taint(text: str) -> Taint:
 def view_of(
     *pools: Pool, shown: tuple[str, ...] = (), spot_shown: tuple[str, ...] = (), namespace: dict[str, str] | None = None
 ) -> ClusterView:
-    """Return a cluster with these pools; only Nodes show the providers in ``shown``, and only spot Nodes ``spot_shown``."""
+    """Return a cluster with these pools, Nodes of the providers in ``shown``, and spot Nodes of those in ``spot_shown``."""
     return ClusterView(
         pools=pools,
         providers=frozenset((*shown, *spot_shown, *(pool.provider for pool in pools if not pool.cluster))),
@@ -315,7 +315,7 @@ def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A Pod's admission in both phases, as by an API server.
+    """A Pod's admission in both phases, as in an API server.
 
     Attributes:
         before: the Pod before the patch.
@@ -348,7 +348,7 @@ class Admission:
         return seconds
 
     @property
-    def complaint(self) -> str:
+    def findings(self) -> str:
         """The findings of spot placement, from the audit annotation."""
-        said: str = self.validation.get("auditAnnotations", {}).get("spot-placement", "")
-        return said
+        text: str = self.validation.get("auditAnnotations", {}).get("spot-placement", "")
+        return text

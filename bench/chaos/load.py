@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import aiohttp
 import orjson
 
-from tests.builders import deployment, node_pool, pod, saying
+from tests.builders import deployment, labeled, node_pool, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +223,7 @@ _DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
 _DRY_RUN: Final = {"dryRun": ["All"]}
 """The body of a DELETE. With a body, the API server ignores the options in the query."""
 
-_LATE: Final = saying(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
+_LATE: Final = labeled(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
 # A cycle of these ten takes half a second. tests/controlplane/harness/pools.yaml contains the pools.
@@ -231,12 +231,12 @@ WRITES: Final = tuple(
     Write(name, method, path, orjson.dumps(body), judge)
     for name, method, path, body, judge in (
         ("plain Pod", "POST", _PODS, pod("plain"), _admitted(_untouched)),
-        ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
-        ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
+        ("spot Pod", "POST", _PODS, labeled(pod("spot"), _SPOT), _admitted(_placed)),
+        ("Pod with a reserved label", "POST", _PODS, labeled(pod("reserved"), _RESERVED), _denied("reserved-labels")),
         ("last fallback deleted", "DELETE", f"{_POOLS}/h100", _DRY_RUN, _denied("on-demand-fallback")),
         ("Deployment with a warning", "POST", _DEPLOYMENTS, _LATE, _admitted(lambda it: "graceful" in it.warnings)),
-        ("spot Pod", "POST", _PODS, saying(pod("spot"), _SPOT), _admitted(_placed)),
-        ("Pod with a reserved label", "POST", _PODS, saying(pod("reserved"), _RESERVED), _denied("reserved-labels")),
+        ("spot Pod", "POST", _PODS, labeled(pod("spot"), _SPOT), _admitted(_placed)),
+        ("Pod with a reserved label", "POST", _PODS, labeled(pod("reserved"), _RESERVED), _denied("reserved-labels")),
         ("superchips on spot", "POST", _POOLS, _SUPERCHIP, _denied("on-demand-fallback")),
         ("on-demand pool", "POST", _POOLS, node_pool("more"), _admitted()),
         ("pool that grows", "PATCH", f"{_POOLS}/h100", {"spec": {"targetNodes": 5}}, _admitted()),
@@ -248,6 +248,6 @@ HUGE: Final = Write(
     "huge Pod with a reserved label",
     "POST",
     _PODS,
-    orjson.dumps(saying(pod("huge", **_HUGE_SPEC), _RESERVED)),
+    orjson.dumps(labeled(pod("huge", **_HUGE_SPEC), _RESERVED)),
     _denied("reserved-labels"),
 )

@@ -160,7 +160,7 @@ def test_a_pod_placed_by_others_is_not_changed(pod: JSON, pools: list[JSON], nam
     admission = Admission.of({**pod, "metadata": metadata, "spec": spec}, pools, namespace)
 
     assert admission.patch == []
-    assert why == "bound" or not admission.complaint  # a manually bound Pod gets a finding
+    assert why == "bound" or not admission.findings  # a manually bound Pod gets a finding
 
 
 @settings(
@@ -170,7 +170,7 @@ def test_a_pod_placed_by_others_is_not_changed(pod: JSON, pools: list[JSON], nam
 def test_a_placed_pod_can_run_only_on_spot_pools(pod: JSON, pools: list[JSON], namespace: JSON) -> None:
     admission = Admission.of(pod, pools, namespace)
     scheduled = any(operation["path"].startswith(SCHEDULING) for operation in admission.patch)
-    assume((scheduled or asks_for(pod, namespace)) and not admission.complaint)
+    assume((scheduled or asks_for(pod, namespace)) and not admission.findings)
 
     assert any(
         scheduler.can_run_on(admission.after, pool, undeclared=True) for pool in pools if scheduler.is_spot(pool)
@@ -205,7 +205,7 @@ def test_a_pod_without_constraints_is_placed_on_all_suitable_spot_pools(
     ]
     admission = Admission.of(defaulted(pod), pools, {})
 
-    assert bool(admission.complaint) == (not fit)
+    assert bool(admission.findings) == (not fit)
     if fit:
         admitting = [pool for pool in pools if scheduler.can_run_on(admission.after, pool, undeclared=False)]
         assert admitting == fit or (capacity == "spot-preferred" and all(pool in admitting for pool in fit))

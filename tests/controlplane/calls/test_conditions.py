@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, job, pod, pod_spec, saying
+from tests.builders import deployment, job, labeled, pod, pod_spec
 from tests.controlplane.harness.api import Api, pods_in
 from tests.controlplane.harness.other_webhook import serve
 from tests.controlplane.harness.registration import MUTATING, VALIDATING
@@ -79,10 +79,10 @@ def asking(cluster: Cluster) -> Iterator[Asking]:
                 webhook["clientConfig"] = other.client(f"/{name}")
                 if "namespaceSelector" in webhook:
                     webhook["namespaceSelector"]["matchExpressions"].append(here)
-            stack.enter_context(api.made(path, configuration))
+            stack.enter_context(api.created(path, configuration))
         calls = Asking(cluster, other, namespace)
         for _ in range(TRIES):
-            if calls.about(pods_in(namespace), saying(pod("x"), SPOT)) == {"mutate", "workloads"}:
+            if calls.about(pods_in(namespace), labeled(pod("x"), SPOT)) == {"mutate", "workloads"}:
                 break
         else:
             raise WebhookError("the other webhook is not called")
@@ -117,12 +117,12 @@ def affinity(terms: int, requirements: int) -> JSON:
     ],
 )
 def test_a_pod_of_any_size_is_sent(labels: JSON, spec: JSON, asking: Asking) -> None:
-    assert "workloads" in asking.about(pods_in(asking.namespace), saying(pod("hostile", **spec), labels))
+    assert "workloads" in asking.about(pods_in(asking.namespace), labeled(pod("hostile", **spec), labels))
 
 
 def test_an_invalid_pod_is_sent_before_the_api_server_rejects_it(asking: Asking) -> None:
     for spec in ({"nodeSelector": {LONG: "v"}}, {"affinity": affinity(0, 0)}):
-        thing = saying(pod("hostile", **spec), SPOT)
+        thing = labeled(pod("hostile", **spec), SPOT)
         assert "mutate" in asking.about(pods_in(asking.namespace), thing)
 
 
@@ -195,7 +195,7 @@ def test_each_pod_in_a_namespace_with_a_capacity_label_is_sent_once(asking: Aski
             if called := asking.about(path, pod("plain")):
                 break
         assert called == {"mutate-spot-namespaces", "spot-namespaces"}
-        assert asking.about(path, saying(pod("plain"), RESERVED)) == called
+        assert asking.about(path, labeled(pod("plain"), RESERVED)) == called
     finally:
         kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity-")
 

@@ -260,7 +260,7 @@ class Requests:
     def _name(self, path: str, thing: dict[str, Any]) -> str:
         """Return the name of an existing object."""
         if path not in self._names:
-            self._names[path] = self._made.enter_context(self.api.made(path, thing))["metadata"]["name"]
+            self._names[path] = self._made.enter_context(self.api.created(path, thing))["metadata"]["name"]
         return self._names[path]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
-from tests.builders import SPOT, deployment, pod, saying
+from tests.builders import SPOT, deployment, labeled, pod
 from tests.controlplane.harness.live import admin
 from tests.controlplane.harness.populate import POOLS, nodes_of, start_bare_cluster, wait_for_crds
 from tests.go_modules import policy_report_crds
@@ -75,7 +75,7 @@ def made_of(thing: dict[str, Any], nodes: list[str]) -> Iterator[dict[str, Any]]
     yield owned(replica_set, "apps/v1", "Deployment", name)
     for number, node in enumerate(nodes):
         made = running(f"{name}-1-{number}", ("apps/v1", "ReplicaSet", f"{name}-1"), node, **spec["template"]["spec"])
-        yield saying(made, spec["template"]["metadata"]["labels"])
+        yield labeled(made, spec["template"]["metadata"]["labels"])
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +94,21 @@ def things(own: Cluster) -> Cluster:
     kubectl("create", "namespace", "shop")
     kubectl("create", "secret", "generic", "key", "--from-literal=a=b")
     patient = deployment("patient", 3, terminationGracePeriodSeconds=600, **SPOT)
-    web = saying(deployment("web", 1, **SPOT), ASKS)
+    web = labeled(deployment("web", 1, **SPOT), ASKS)
     web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
     daemon = running("log", ("apps/v1", "DaemonSet", "log"), "cpu-spot-0")
     custom = [running(f"x-{number}", ("example.com/v1", "Thing", "x"), "cpu-control-plane-0") for number in range(2)]
     kubectl.apply(
-        *made_of(saying(patient, RESERVED), ["cpu-spot-0", "cpu-spot-1"]),
+        *made_of(labeled(patient, RESERVED), ["cpu-spot-0", "cpu-spot-1"]),
         *made_of(web, ["cpu-spot-0"]),
         *made_of(deployment("elsewhere", 1), ["cpu-control-plane-0"]),
-        *(saying(pod, RESERVED) for pod in custom),
+        *(labeled(pod, RESERVED) for pod in custom),
         running("bare", None, "h100-spot-0"),
         daemon,
     )
     kubectl("label", "namespace", "shop", "team=shop")
     kubectl.apply(
-        *({**pod, "metadata": {**pod["metadata"], "namespace": "shop"}} for pod in [saying(pod("probe"), RESERVED)])
+        *({**pod, "metadata": {**pod["metadata"], "namespace": "shop"}} for pod in [labeled(pod("probe"), RESERVED)])
     )
     return own
 

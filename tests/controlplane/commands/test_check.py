@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.builders import deployment, node_pool, pod, saying
+from tests.builders import deployment, labeled, node_pool, pod
 from tests.controlplane.harness.checking import check
 from tests.controlplane.harness.live import admin
 from tests.controlplane.harness.populate import nodes_of
@@ -38,7 +38,7 @@ def test_check_sees_the_pools_of_the_cluster_and_the_given_objects(bare_cluster:
 
 @pytest.mark.usefixtures("bare_pools")
 def test_a_pod_is_placed_on_the_spot_pools_of_the_cluster(bare_cluster: Cluster) -> None:
-    checked = check(admin(bare_cluster), saying(pod("web"), SPOT))
+    checked = check(admin(bare_cluster), labeled(pod("web"), SPOT))
     assert checked.code == 0
     (patched,) = checked.report["patches"]
     values = {operation["path"]: operation["value"] for operation in patched["patch"]}
@@ -50,7 +50,7 @@ def test_check_uses_the_versions_of_the_cluster(bare_cluster: Cluster) -> None:
     (node,) = nodes_of(node_pool("cpu", targetNodes=1))
     bare_cluster.kubectl.apply(node)
     without_native_sleep = ("--kubernetes-version=1.25",)
-    checked = check(admin(bare_cluster), saying(pod("web"), SPOT), flags=without_native_sleep)
+    checked = check(admin(bare_cluster), labeled(pod("web"), SPOT), flags=without_native_sleep)
     bare_cluster.kubectl("delete", "node", node["metadata"]["name"])
     (patched,) = checked.report["patches"]
     lifecycles = [operation["value"] for operation in patched["patch"] if operation["path"].endswith("/lifecycle")]
@@ -85,7 +85,7 @@ def two_contexts(bare_cluster: Cluster, tmp_path: Path) -> Path:
 
 
 def test_context_selects_another_context_and_its_namespace(two_contexts: Path) -> None:
-    checked = check(two_contexts, saying(pod("web"), RESERVED), node_pool("h100"), flags=("--context=spotgate",))
+    checked = check(two_contexts, labeled(pod("web"), RESERVED), node_pool("h100"), flags=("--context=spotgate",))
     assert checked.code == 1
     assert [result["namespace"] for result in checked.report["results"]] == ["team"]
 
@@ -96,7 +96,7 @@ def test_context_selects_another_context_and_its_namespace(two_contexts: Path) -
 @pytest.fixture
 def stored(bare_cluster: Cluster) -> Iterator[dict[str, Any]]:
     """Store a Deployment with a reserved label on its Pods, without a webhook, and yield it."""
-    web = saying(deployment("web", 1), RESERVED)
+    web = labeled(deployment("web", 1), RESERVED)
     bare_cluster.kubectl.apply(web)
     yield web
     bare_cluster.kubectl("delete", "deployment", "web")
@@ -113,7 +113,7 @@ def test_an_object_that_exists_is_judged_as_an_update(bare_cluster: Cluster, sto
 
 
 def test_existing_objects_are_updates_and_others_are_creations(bare_cluster: Cluster, stored: dict[str, Any]) -> None:
-    checked = check(admin(bare_cluster), stored, saying(deployment("other", 1), RESERVED))
+    checked = check(admin(bare_cluster), stored, labeled(deployment("other", 1), RESERVED))
     assert [result["name"] for result in checked.report["results"]] == ["other"]
 
 
@@ -144,24 +144,24 @@ def guest(bare_cluster: Cluster) -> Iterator[Path]:
 
 
 def test_forbidden_reads_are_reported_and_make_dependent_findings_indeterminate(guest: Path) -> None:
-    checked = check(guest, node_pool("h200-spot", computeClass="spot"), saying(pod("web"), RESERVED))
+    checked = check(guest, node_pool("h200-spot", computeClass="spot"), labeled(pod("web"), RESERVED))
     assert checked.code == 2
     forbidden = 'is forbidden: User "system:serviceaccount:default:guest" cannot list resource'
     unread = "nodepools.compute.coreweave.com, nodes, poddisruptionbudgets.policy can't be read: 403 Forbidden"
-    assert f"{guest}: {unread}: poddisruptionbudgets.policy {forbidden}" in checked.said
-    assert "the cluster's version of this object can't be read: 403 Forbidden" in checked.said
-    assert "namespaces can't be read" not in checked.said
+    assert f"{guest}: {unread}: poddisruptionbudgets.policy {forbidden}" in checked.err
+    assert "the cluster's version of this object can't be read: 403 Forbidden" in checked.err
+    assert "namespaces can't be read" not in checked.err
     assert any("fallback" in reason for reason in checked.reasons("indeterminate"))
     assert checked.reasons() == ["label foo.coreweave.cloud/bar is in the reserved domain coreweave.cloud"]
 
 
 def test_objects_that_no_policy_matches_are_not_read_from_the_cluster(guest: Path) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "password"}}
-    assert "what the cluster has of this object" not in check(guest, secret).said
+    assert "what the cluster has of this object" not in check(guest, secret).err
 
 
 @pytest.mark.usefixtures("bare_pools")
 def test_check_writes_nothing(bare_cluster: Cluster) -> None:
-    check(admin(bare_cluster), saying(pod("web"), SPOT), node_pool("h100"))
+    check(admin(bare_cluster), labeled(pod("web"), SPOT), node_pool("h100"))
     check(admin(bare_cluster), node_pool("h100"), flags=("--operation=DELETE",))
     assert not [event for event in bare_cluster.audit_events() if event.get("userAgent", "").startswith("spotgate/")]

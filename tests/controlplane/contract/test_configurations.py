@@ -108,8 +108,8 @@ def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_obje
         other.answers["/deny"] = denying
         other.answers["/change"] = patching({"op": "add", "path": "/metadata/labels", "value": {"changed": "yes"}})
         with (
-            api.made(MUTATING, configuration(f"{own}-change", *entries(other.client("/change")))),
-            api.made(VALIDATING, configuration(f"{own}-deny", *entries(other.client("/deny")))),
+            api.created(MUTATING, configuration(f"{own}-change", *entries(other.client("/change")))),
+            api.created(VALIDATING, configuration(f"{own}-deny", *entries(other.client("/deny")))),
         ):
             webhook.wait(
                 lambda: (
@@ -119,7 +119,7 @@ def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_obje
                 "the other webhook changes and denies ConfigMaps",
             )
             for kind in (MUTATING, VALIDATING):
-                with api.made(kind, configuration(own, entry(other.client("/"), own, "secrets"))) as stored:
+                with api.created(kind, configuration(own, entry(other.client("/"), own, "secrets"))) as stored:
                     assert "labels" not in stored["metadata"]
                 assert api.send("GET", f"{kind}/{own}").status == 404
                 assert api.patch(f"{kind}/spotgate", {"metadata": {"labels": {"a": "b"}}}, dry_run=True).status == 200
@@ -134,7 +134,7 @@ def test_not_be_able_to_mutate_or_prevent_deletion_of_webhook_configuration_obje
 def test_patching_and_updating_a_webhook_should_work__the_last_change_applies(
     kind: str, phase: str, api: Api, own: str, config_maps: ConfigMaps
 ) -> None:
-    with api.made(kind, configuration(own, entry(client(api, phase), own, "configmaps"))) as stored:
+    with api.created(kind, configuration(own, entry(client(api, phase), own, "configmaps"))) as stored:
         config_maps.wait_for(1)
         stored["webhooks"][0]["rules"][0]["operations"] = ["UPDATE"]
         updated = api.send("PUT", f"{kind}/{own}", stored)
@@ -159,7 +159,7 @@ def test_listing_webhooks_should_work__and_deletion_by_label(
     with contextlib.ExitStack() as made:
         for number in range(size):
             one = configuration(f"{own}-{number}", entry(client(api, phase), own, "configmaps"), set=own)
-            made.enter_context(api.made(kind, one))
+            made.enter_context(api.created(kind, one))
         assert len(api.get(chosen)["items"]) == size
         config_maps.wait_for(size)
         assert api.delete(chosen).status == 200
@@ -177,7 +177,7 @@ def test_create_and_update_webhook_configurations_with_match_conditions__conditi
     one = {"name": "expression-1", "expression": "object.metadata.namespace == 'production'"}
     two = {"name": "expression-2", "expression": "object.metadata.namespace == 'staging'"}
     given = entry(client(api, phase), own, "configmaps", matchConditions=[one])
-    with api.made(kind, configuration(own, given)) as stored:
+    with api.created(kind, configuration(own, given)) as stored:
         assert stored["webhooks"][0]["matchConditions"] == [one]
         stored["webhooks"][0]["matchConditions"] = [one, two]
         assert api.send("PUT", f"{kind}/{own}", stored).status == 200
@@ -207,7 +207,7 @@ def test_mutate_everything_except_skip_me_configmaps__excluded_requests_are_not_
 ) -> None:
     conditions = [{"name": "skip-me", "expression": "object.metadata.name != 'skip-me'"}]
     given = entry(client(api, phase), own, "configmaps", matchConditions=conditions)
-    with api.made(kind, configuration(own, given)):
+    with api.created(kind, configuration(own, given)):
         config_maps.wait_for(1)
         assert (config_maps.calls("skip-me"), config_maps.calls("another")) == (0, 1)
     config_maps.wait_for(0)

@@ -58,7 +58,7 @@ def test_deny_pod_and_configmap_creation__the_request_is_forbidden_and_stores_no
 
 @pytest.mark.parametrize("how", ["update", "JSON patch", "merge patch", "server-side apply"])
 def test_deny_pod_and_configmap_creation__an_update_cannot_add_a_denied_label(how: str, api: Api, own: str) -> None:
-    with api.made(pods_in(own), a_pod()) as stored:
+    with api.created(pods_in(own), a_pod()) as stored:
         path, labelled = f"{pods_in(own)}/web", {"metadata": {"labels": RESERVED}}
         if how == "update":
             answer = api.send("PUT", path, stored | {"metadata": stored["metadata"] | {"labels": RESERVED}})
@@ -77,7 +77,7 @@ def test_deny_pod_and_configmap_creation__an_update_cannot_add_a_denied_label(ho
 def test_deny_pod_and_configmap_creation__an_excluded_namespace_is_skipped(api: Api) -> None:
     with (
         api.namespace("denial", {"ns.coreweave.cloud/org": "control-plane"}) as excluded,
-        api.made(pods_in(excluded), a_pod(RESERVED)) as stored,
+        api.created(pods_in(excluded), a_pod(RESERVED)) as stored,
     ):
         assert stored["metadata"]["labels"] == RESERVED
 
@@ -87,7 +87,7 @@ def test_deny_pod_and_configmap_creation__another_webhook_that_fails_open_change
 ) -> None:
     with other_webhook.serve() as other:
         failing = entry(other.client("/fails"), own, "pods", failurePolicy="Ignore")
-        with api.made(VALIDATING, configuration(f"a-{own}", failing)):
+        with api.created(VALIDATING, configuration(f"a-{own}", failing)):
             webhook.wait(
                 lambda: api.create(pods_in(own), a_pod(), dry_run=True).status == 201 and other.seen,
                 "a Pod is created despite a webhook that fails open",
@@ -122,10 +122,10 @@ def test_deny_custom_resource_creation_update_and_deletion__node_pools_are_uncha
 def test_deny_attaching_pod__a_webhook_can_deny_and_spotgate_is_not_called(
     webhook: Webhook, api: Api, own: str
 ) -> None:
-    with other_webhook.serve() as other, api.made(pods_in(own), a_pod()):
+    with other_webhook.serve() as other, api.created(pods_in(own), a_pod()):
         other.answers["/deny"] = other_webhook.denying
         connect = entry(other.client("/deny"), own, "pods/attach", operations=["CONNECT"])
-        with api.made(VALIDATING, configuration(f"a-{own}", connect)):
+        with api.created(VALIDATING, configuration(f"a-{own}", connect)):
             webhook.wait(
                 lambda: "the other webhook denies everything" in api.create(f"{pods_in(own)}/web/attach", {}).message,
                 "attaching is denied",
@@ -159,7 +159,7 @@ def test_a_dry_run_gets_the_verdict_of_the_real_request_and_stores_nothing(api: 
         api.create(pods_in(own), a_pod(RESERVED), dry_run=True),
     )
     assert api.send("GET", f"{pods_in(own)}/web").status == 404
-    with api.made(pods_in(own), asking) as stored:
+    with api.created(pods_in(own), asking) as stored:
         for key in ("nodeSelector", "terminationGracePeriodSeconds", "tolerations"):
             assert tried.body["spec"][key] == stored["spec"][key]
     assert stored["spec"]["nodeSelector"]

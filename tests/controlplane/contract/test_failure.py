@@ -62,8 +62,8 @@ def test_unconditionally_reject_operations_on_fail_closed_webhook__an_untrusted_
     closed = entry(reference, own, "configmaps", failurePolicy="Fail", operations=operations)
     one = f"{config_maps_in(own)}/kept"
     before = webhook.count("spotgate_decisions_total", resource="configmaps")
-    with api.made(config_maps_in(own), {"metadata": {"name": "kept"}}):
-        with api.made(kind, configuration(own, closed)):
+    with api.created(config_maps_in(own), {"metadata": {"name": "kept"}}):
+        with api.created(kind, configuration(own, closed)):
             webhook.wait(lambda: api.patch(one, {"data": {"a": "b"}}, dry_run=True).status == 500, "the entry is used")
             answers = [
                 api.create(config_maps_in(own), {"metadata": {"name": "new"}}),
@@ -123,7 +123,7 @@ def test_honor_timeout__the_failure_policy_decides_after_a_timeout(webhook: Webh
         thing = {"metadata": {"generateName": "slow-"}, "data": {"case": case}}
         return api.create(config_maps_in(own), thing).status
 
-    with api.made(VALIDATING, configuration(own, *entries)) as stored, ThreadPoolExecutor() as threads:
+    with api.created(VALIDATING, configuration(own, *entries)) as stored, ThreadPoolExecutor() as threads:
         assert stored["webhooks"][-1]["timeoutSeconds"] == 10
         before = webhook.count("spotgate_decisions_total", resource="configmaps")
         webhook.wait(

@@ -76,7 +76,7 @@ class Outcomes:
 def test_mutate_pod_and_apply_defaults_after_mutation__injected_fields_and_defaults_are_stored(
     api: Api, own: str
 ) -> None:
-    with api.made(pods_in(own), a_pod(SPOT)) as stored:
+    with api.created(pods_in(own), a_pod(SPOT)) as stored:
         spec, (container,) = stored["spec"], stored["spec"]["containers"]
         assert api.get(f"{pods_in(own)}/web")["spec"] == spec
     assert spec["terminationGracePeriodSeconds"] == 60
@@ -93,7 +93,7 @@ def test_mutate_pod_and_apply_defaults_after_mutation__injected_fields_and_defau
 def with_other_webhook(spotgate: Webhook, other: OtherWebhook, own: str, *, name: str) -> Iterator[None]:
     """Have the other webhook change Pods too: before spotgate with `name` a, and after it with z."""
     api, entries = Api(spotgate.cluster), entry(other.client("/"), own, "pods")
-    with api.made(MUTATING, configuration(f"{name}-{own}", entries)):
+    with api.created(MUTATING, configuration(f"{name}-{own}", entries)):
         spotgate.wait(lambda: api.create(pods_in(own), a_pod(), dry_run=True).status and other.seen, "it is called")
         yield
 
@@ -158,7 +158,7 @@ def test_mutate_custom_resource__spotgate_judges_the_object_after_other_webhooks
     mutator = entry(other.client("/"), own, "nodepools", group="compute.coreweave.com", matchConditions=only)
     pool = node_pool(name, instanceType="gb200-4x")
     assert api.create(NODE_POOLS, pool, dry_run=True).body["spec"] == pool["spec"]
-    with api.made(MUTATING, configuration(f"a-{own}", mutator)):
+    with api.created(MUTATING, configuration(f"a-{own}", mutator)):
         webhook.wait(lambda: api.create(NODE_POOLS, pool, dry_run=True).status == 403, "the pool is denied")
         answer = api.create(NODE_POOLS, pool)
     assert f"NodePool {name} can't be spot: gb200-4x is available only on demand" in answer.message
@@ -178,7 +178,7 @@ def test_mutate_custom_resource_with_different_stored_version__every_version_is_
     alpha = v1 | {"name": "v1alpha1"}
     try:
         # Delete it while its version is served: otherwise the API server can neither read it nor delete its namespace.
-        with api.made(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
+        with api.created(clusters.format("v1"), {"apiVersion": "ray.io/v1", "kind": "RayCluster", **ray}):
             api.patch(CRD, {"spec": {"versions": [v1 | {"storage": False}, alpha]}})
             for version in ("v1", "v1alpha1"):
                 one = f"{clusters.format(version)}/ray"

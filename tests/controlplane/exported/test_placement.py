@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.builders import node_pool, pod, saying
+from tests.builders import labeled, node_pool, pod
 from tests.controlplane.harness.kubectl import as_list
 from tests.controlplane.harness.live import admin
 from tests.controlplane.harness.populate import POOLS
@@ -101,22 +101,22 @@ class Case(NamedTuple):
 
 
 def spot(**spec: Any) -> JSON:
-    return of(saying(pod("case"), SPOT), **spec)
+    return of(labeled(pod("case"), SPOT), **spec)
 
 
 def keeping(words: str) -> JSON:
-    return saying(pod("case"), SPOT, {"spotgate.dev/keep": words})
+    return labeled(pod("case"), SPOT, {"spotgate.dev/keep": words})
 
 
 TABLE = [
     Case("spot", spot()),
-    Case("spot preferred", saying(pod("case"), PREFERRED)),
+    Case("spot preferred", labeled(pod("case"), PREFERRED)),
     Case("spot by its namespace", pod("case"), namespace="on-spot"),
-    Case("on demand in a spot namespace", saying(pod("case"), {"spotgate.dev/capacity": "on-demand"}), "unchanged", "on-spot"),
-    Case("an unknown capacity in a spot namespace", saying(pod("case"), {"spotgate.dev/capacity": ""}), "unchanged", "on-spot"),
+    Case("on demand in a spot namespace", labeled(pod("case"), {"spotgate.dev/capacity": "on-demand"}), "unchanged", "on-spot"),
+    Case("an unknown capacity in a spot namespace", labeled(pod("case"), {"spotgate.dev/capacity": ""}), "unchanged", "on-spot"),
     Case("no capacity label", pod("case"), "unchanged"),
-    Case("a spot pool by annotation", saying(pod("case"), {}, {"spotgate.dev/node-pool": "h100-spot"})),
-    Case("another pool by annotation", saying(pod("case"), SPOT, {"spotgate.dev/node-pool": "h100"}), "unchanged"),
+    Case("a spot pool by annotation", labeled(pod("case"), {}, {"spotgate.dev/node-pool": "h100-spot"})),
+    Case("another pool by annotation", labeled(pod("case"), SPOT, {"spotgate.dev/node-pool": "h100"}), "unchanged"),
     Case("own toleration of the taint", spot(tolerations=[TAINTED])),
     Case("own toleration of everything", spot(tolerations=[{"operator": "Exists"}])),
     Case("own toleration for a while", spot(tolerations=[{**TAINTED, "effect": "NoExecute", "tolerationSeconds": 5}])),
@@ -127,8 +127,8 @@ TABLE = [
     Case("own selector of another label", spot(nodeSelector={"example.com/a": "b"}), "left"),
     Case("own selector of several labels", spot(nodeSelector={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}), "left"),
     Case("own node affinity", spot(affinity={"nodeAffinity": AFFINITY}), "left"),
-    Case("an on-demand floor", saying(pod("case"), SPOT, {"spotgate.dev/on-demand-floor": "1"}), "left"),
-    Case("own pod affinity", of(saying(pod("case"), PREFERRED), affinity=POD_AFFINITY)),
+    Case("an on-demand floor", labeled(pod("case"), SPOT, {"spotgate.dev/on-demand-floor": "1"}), "left"),
+    Case("own pod affinity", of(labeled(pod("case"), PREFERRED), affinity=POD_AFFINITY)),
     Case("own operating system", spot(os={"name": "linux"}), "left"),
     Case("GPUs", spot(containers=containers(**gpus()))),
     Case("a limit of 0 GPUs", spot(containers=containers(**gpus(0)))),
@@ -142,8 +142,8 @@ TABLE = [
     Case("own grace period", spot(terminationGracePeriodSeconds=77)),
     Case("grace period over the budget", spot(terminationGracePeriodSeconds=900)),
     Case("grace period shorter than the sleep", spot(terminationGracePeriodSeconds=3)),
-    Case("a named class", saying(pod("case"), SPOT | {"spotgate.dev/workload-class": "queue-worker"})),
-    Case("an unknown class", saying(pod("case"), SPOT | {"spotgate.dev/workload-class": "none"})),
+    Case("a named class", labeled(pod("case"), SPOT | {"spotgate.dev/workload-class": "queue-worker"})),
+    Case("an unknown class", labeled(pod("case"), SPOT | {"spotgate.dev/workload-class": "none"})),
     Case("a queue worker", owned(spot(), "ReplicaSet", "apps/v1")),
     Case("a server", owned(spot(containers=containers(ports=[{"containerPort": 80}])), "ReplicaSet", "apps/v1")),
     Case("a job", owned(spot(), "Job", "batch/v1")),
@@ -172,7 +172,7 @@ def combined(chosen: random.Random) -> Iterator[Case]:
     ]  # fmt: skip
     for number in range(COMBINATIONS):
         labels, annotations, selector, tolerations, listed, grace, owner = (chosen.choice(part) for part in parts)
-        thing = of(saying(pod("case"), labels, annotations), containers=listed, **selector, **tolerations, **grace)
+        thing = of(labeled(pod("case"), labels, annotations), containers=listed, **selector, **tolerations, **grace)
         yield Case(f"combination {number}", owned(thing, *owner) if owner else thing, "either")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
-from tests.builders import deployment, saying
+from tests.builders import deployment, labeled
 from tests.controlplane.floor.harness import ANNOTATION, POOL
 from tests.controlplane.harness.api import Api
 
@@ -40,7 +40,7 @@ class Events:
         chosen = random.Random(self.seed)  # noqa: S311 - no secret
         api = Api(self.cluster)
         for number in range(self.workloads):
-            thing = saying(
+            thing = labeled(
                 deployment(f"w{number}", chosen.randrange(LARGEST)),
                 {"app": f"w{number}", "spotgate.dev/capacity": chosen.choice(("spot", "spot-preferred"))},
                 {ANNOTATION: FLOORS[number % len(FLOORS)]},

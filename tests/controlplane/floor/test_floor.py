@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, pod, saying
+from tests.builders import deployment, labeled, pod
 from tests.controlplane.floor.events import Events
 from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, controllers, make_room
 from tests.controlplane.harness.cluster import start_cluster
@@ -72,7 +72,7 @@ def cluster(webhook: Webhook) -> Cluster:
 
 def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
     """Return a Deployment on spot with a floor."""
-    return saying(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
+    return labeled(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
 
 
 def made_pod(thing: JSON) -> JSON:

@@ -88,9 +88,9 @@ class Api:
         """Return an object or a list. Raise RefusedError."""
         return accepted(self.send("GET", path)).body
 
-    def create(self, path: str, thing: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
+    def create(self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Answer:
         """POST to a collection."""
-        return self.send("POST", path, thing, dry_run=dry_run)
+        return self.send("POST", path, manifest, dry_run=dry_run)
 
     def patch(self, path: str, patch: object, *, dry_run: bool = False) -> Answer:
         """PATCH an object: a list is a JSON patch, anything else a merge patch."""
@@ -102,9 +102,9 @@ class Api:
         return self.send("DELETE", path, dry_run=dry_run)
 
     @contextlib.contextmanager
-    def made(self, path: str, thing: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def created(self, path: str, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Create an object, yield it as stored, and delete it afterwards. Raise RefusedError."""
-        answer = accepted(self.create(path, thing))
+        answer = accepted(self.create(path, manifest))
         try:
             yield answer.body
         finally:
@@ -115,12 +115,12 @@ class Api:
         """Yield a namespace that accepts Pods."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
-        with self.made("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
+        with self.created("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels or {}}}):
             self.wait(lambda: self.send("GET", account).status == http.client.OK, f"{name} has a ServiceAccount")
             yield name
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds. Raise TimeoutError that names it."""
+        """Wait until the condition is true. Raise TimeoutError with its description."""
         deadline = time.monotonic() + START_SECONDS
         while not condition():
             if time.monotonic() > deadline:

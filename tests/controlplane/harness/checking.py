@@ -21,7 +21,7 @@ class Checked(NamedTuple):
 
     code: int
     report: Any
-    said: str
+    err: str
 
     def reasons(self, outcome: str = "deny") -> list[str]:
         """Return the reasons of all findings with this outcome."""

@@ -1,4 +1,4 @@
-"""Processes whose clock is off, using libfaketime if it is installed (Debian: `apt-get install libfaketime`)."""
+"""Processes with a shifted clock, using libfaketime if it is installed (Debian: `apt-get install libfaketime`)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def faketime() -> Path | None:
 
 
 def other_clock(offset: str) -> list[str]:
-    """Return the prefix for a command whose clock is off, for example by `+1h`; the monotonic clock stays right."""
+    """Return a command prefix that shifts the clock, for example by `+1h`, but not the monotonic clock."""
     return ["/usr/bin/env", f"LD_PRELOAD={faketime()}", f"FAKETIME={offset}", "FAKETIME_DONT_FAKE_MONOTONIC=1"]

@@ -3,7 +3,7 @@
     with start_cluster(find_or_build()) as cluster:
         cluster.kubectl("get", "nodes")
 
-See `webhook.rehearse.controlplane.control_plane` for how it ends.
+`webhook.rehearse.controlplane.control_plane` describes how it stops.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ADMISSION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster(ControlPlane):
-    """A running control plane. `kubectl` is its administrator's."""
+    """A running control plane. `kubectl` acts as its administrator."""
 
     kubectl: Kubectl
 
@@ -91,7 +91,7 @@ class Cluster(ControlPlane):
         self.wait_until_ready()
 
     def audit_events(self) -> list[dict[str, Any]]:
-        """All writes so far as audit Events (level Metadata), oldest first."""
+        """Return all writes so far as audit Events (level Metadata), oldest first."""
         with (self.directory / "audit.jsonl").open(encoding="utf-8") as lines:  # `splitlines` would split at U+2028
             return [json.loads(line) for line in lines]
 

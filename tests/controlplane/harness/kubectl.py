@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 100.0
 
 
-# By default kubectl loads the schema of a kind each time, which takes three times as long as everything else.
+# By default, kubectl loads the schema of a kind each time, which takes three times as long as everything else.
 _WITHOUT_SCHEMA = [{"name": "validate", "default": "false"}, {"name": "openapi-patch", "default": "false"}]
 PREFERENCES = {
     "apiVersion": "kubectl.config.k8s.io/v1beta1",
@@ -44,7 +44,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """A kubectl for the user of `kubeconfig`, optionally in `namespace`. `home` holds its discovery cache."""
+    """A kubectl for the user of `kubeconfig`, optionally in `namespace`. `home` contains its discovery cache."""
 
     program: Path
     kubeconfig: Path

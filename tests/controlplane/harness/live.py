@@ -45,7 +45,7 @@ async def following(
                 await state.synced()
         yield state
     finally:
-        await api.close()  # first: otherwise a cancelled watch says goodbye to the API server, and nothing waits for it
+        await api.close()  # first: otherwise, a canceled watch closes its connection later, and nothing waits for it
         run.cancel()
         await asyncio.wait([run])
 

@@ -1,4 +1,4 @@
-"""Another webhook than spotgate, on loopback over TLS, with the answers that a test sets.
+"""A webhook other than spotgate, on loopback over TLS, with the answers that a test sets.
 
 with serve() as other:
     other.answers["/label"] = patching({"op": "add", "path": "/metadata/labels", "value": {"team": "blue"}})
@@ -51,7 +51,7 @@ class OtherWebhook:
         return {"url": self.url + path, "caBundle": base64.b64encode(self.authority).decode()}
 
     def answer(self, path: str, body: bytes) -> bytes | None:
-        """Return the answer to a review, or None without one."""
+        """Return the answer to a review, or None if the path has none."""
         review = orjson.loads(body)
         self.seen.append(review["request"])
         if path not in self.answers:

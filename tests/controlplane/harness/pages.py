@@ -40,7 +40,7 @@ class Terminal:
         programs = (self.folder / "bin", self.kubectl.program.parent, Path(sys.executable).parent)
         path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
         env = os.environ | {"PATH": path, "KUBECONFIG": str(self.kubectl.kubeconfig), "HOME": str(self.kubectl.home)}
-        said = ""
+        output = ""
         for command in commands:
             done = subprocess.run(
                 ["/bin/bash", "-o", "pipefail", "-c", command],
@@ -52,5 +52,5 @@ class Terminal:
                 timeout=TIMEOUT_SECONDS,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-            said = done.stdout
-        return said
+            output = done.stdout
+        return output

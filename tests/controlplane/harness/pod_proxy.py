@@ -1,4 +1,4 @@
-"""A proxy to an API server that sends the /proxy/ requests for Pods to a local process.
+"""A proxy to an API server that forwards the /proxy/ requests for Pods to a local process.
 
 KWOK's Pods have no ports, and the API server's proxy refuses loopback addresses. This proxy records all answers.
 """
@@ -64,23 +64,23 @@ class PodProxy:
         """Return the status, headers, and body of the answer."""
         if proxied := _PROXY.fullmatch(path):
             connection = http.client.HTTPConnection(self.ops, timeout=10)
-            path_there = proxied[2]
+            target = proxied[2]
         else:
             tls = ssl.create_default_context(cafile=str(self.cluster.credentials.authority))
             address = self.cluster.url.removeprefix("https://")
             connection = http.client.HTTPSConnection(address, timeout=10, context=tls)
-            path_there = path
+            target = path
         with contextlib.closing(connection):
-            connection.request(method, path_there, body, headers)
+            connection.request(method, target, body, headers)
             response = connection.getresponse()
-            read, status = response.read(), response.status
-            kept = [header for header in response.getheaders() if header[0] in {"Content-Type", "Warning", "Date"}]
+            content, status = response.read(), response.status
+            sent = [header for header in response.getheaders() if header[0] in {"Content-Type", "Warning", "Date"}]
         for part, change in self.changed.items():
             if part in path:
-                read = change(read.decode()).encode()
-        asked = key_of(method, path, json.loads(body) if body else None)
-        self.answers[asked] = Answer(status, read.decode(), tuple(value for name, value in kept if name == "Warning"))
-        return status, kept, read
+                content = change(content.decode()).encode()
+        key = key_of(method, path, json.loads(body) if body else None)
+        self.answers[key] = Answer(status, content.decode(), tuple(value for name, value in sent if name == "Warning"))
+        return status, sent, content
 
 
 @contextlib.contextmanager
@@ -91,11 +91,11 @@ def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            wanted = ("Authorization", "Accept", "Content-Type", "User-Agent")
-            headers = {name: self.headers[name] for name in wanted if name in self.headers}
-            status, kept, answer = proxy.answer(self.command, self.path, headers, body)
+            forwarded = ("Authorization", "Accept", "Content-Type", "User-Agent")
+            headers = {name: self.headers[name] for name in forwarded if name in self.headers}
+            status, sent, answer = proxy.answer(self.command, self.path, headers, body)
             self.send_response_only(status)
-            for name, value in kept:
+            for name, value in sent:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

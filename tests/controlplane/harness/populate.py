@@ -45,10 +45,10 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
     kubectl("apply", f"--filename={CRDS}")
     wait_for_crds(kubectl)
     files = sorted(state.glob("*.yaml")) if state.is_dir() else [state]
-    things = [thing for file in files for thing in yaml.safe_load_all(file.read_text())]
-    things = [thing for thing in things if thing["kind"] != "List"]  # Nodes, which are incomplete for KWOK
-    pools = [thing for thing in things if thing["kind"] == "NodePool"]
-    kubectl.apply(*things, *(node for pool in pools for node in nodes_of(pool)))
+    documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    objects = [document for document in documents if document["kind"] != "List"]  # Nodes, which are incomplete for KWOK
+    pools = [manifest for manifest in objects if manifest["kind"] == "NodePool"]
+    kubectl.apply(*objects, *(node for pool in pools for node in nodes_of(pool)))
     kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
 
 

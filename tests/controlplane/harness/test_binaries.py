@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def messages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the progress messages, as they arrive."""
     lines: list[str] = []
     monkeypatch.setattr(binaries, "report", lines.append)
@@ -58,7 +58,7 @@ def install_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> 
 
 
 def test_kubebuilder_assets_is_used_only_if_it_has_all_programs(
-    cache: Path, calls: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, calls: Path, messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "assets").mkdir()
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
@@ -66,7 +66,7 @@ def test_kubebuilder_assets_is_used_only_if_it_has_all_programs(
     assert find_or_build(["etcd"]) == {"etcd": tmp_path / "assets" / "etcd"}
     assert calls.read_text() == ""
     assert find_or_build(ETCD_AND_KWOK)["etcd"].is_relative_to(cache)
-    assert said[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets lacks some of etcd, kwok"
+    assert messages[0] == f"KUBEBUILDER_ASSETS is not used: {tmp_path}/assets lacks some of etcd, kwok"
 
 
 @pytest.mark.usefixtures("cache")
@@ -88,11 +88,11 @@ def test_only_one_of_several_concurrent_processes_builds(tmp_path: Path, monkeyp
         f'echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
     )
 
-    def say(line: str) -> None:
+    def note(line: str) -> None:
         if line == "waiting for another process that is building programs":
             waited_for.touch()
 
-    monkeypatch.setattr(binaries, "report", say)
+    monkeypatch.setattr(binaries, "report", note)
     with ThreadPoolExecutor(4) as pool:
         paths = list(pool.map(lambda _: find_or_build(["etcd"]), range(4)))
     assert len({path["etcd"] for path in paths}) == 1
@@ -111,7 +111,7 @@ def test_a_failed_build_shows_the_output_of_go_and_leaves_nothing(
 
 @pytest.mark.usefixtures("cache")
 def test_an_interrupted_build_continues_with_the_missing_programs(
-    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_go(
         tmp_path,
@@ -119,10 +119,10 @@ def test_an_interrupted_build_continues_with_the_missing_programs(
         'while [ "$1" != -o ]; do shift; done; case $2 in */kubectl) exit 1;; esac; echo program > "$2"; chmod +x "$2"',
     )
     for built in (4, 1):
-        said.clear()
+        messages.clear()
         with pytest.raises(BinariesError, match=r"^kubectl v\S+ could not be built"):
             find_or_build(["kube-apiserver"])
-        assert len(said) == built
+        assert len(messages) == built
 
 
 @pytest.mark.usefixtures("cache")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from certs.authority import create_authority, issue_leaf
-from tests.builders import node_pool, pod, saying
+from tests.builders import labeled, node_pool, pod
 from tests.controlplane.harness.api import NODE_POOLS, Api, accepted, pods_in
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED
@@ -86,11 +86,11 @@ class Webhook:
         return sum(value for given, value in self.samples(name) if labels.items() <= given.items())
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds. Raise WebhookError that names it."""
+        """Wait until the condition is true. Raise WebhookError with its description."""
         deadline = time.monotonic() + START_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise WebhookError(f"not after {START_SECONDS:.0f} s: {what}; spotgate said last:\n{self.logs()}")
+                raise WebhookError(f"not after {START_SECONDS:.0f} s: {what}; its last log lines:\n{self.logs()}")
             time.sleep(POLL_SECONDS)
 
     def wait_until_ready(self) -> None:
@@ -103,7 +103,7 @@ class Webhook:
 
     def _is_called(self) -> bool:
         before = {phase: self.count("spotgate_decisions_total", phase=phase) for phase in ("mutate", "validate")}
-        self.try_out(saying(pod("probe"), {"spotgate.dev/capacity": "spot"}))
+        self.try_out(labeled(pod("probe"), {"spotgate.dev/capacity": "spot"}))
         answer = Api(self.cluster).create(NODE_POOLS, node_pool("probe"), dry_run=True)
         return not answer.message and all(
             self.count("spotgate_decisions_total", phase=phase) > count for phase, count in before.items()
@@ -111,9 +111,9 @@ class Webhook:
 
     def wait_for_pool(self, name: str) -> None:
         """Wait until the webhook's watch has seen this spot pool, so that it places Pods there."""
-        asking = pod(f"probe-{name}")
-        asking["metadata"]["annotations"] = {"spotgate.dev/node-pool": name}
-        self.wait(lambda: self.try_out(asking)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
+        probe = pod(f"probe-{name}")
+        probe["metadata"]["annotations"] = {"spotgate.dev/node-pool": name}
+        self.wait(lambda: self.try_out(probe)["spec"].get("nodeSelector"), f"Pods can be placed on {name}")
 
     def try_out(self, pod: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
         """Create the Pod in a dry run, and return the object that would be stored. Raise RefusedError."""
@@ -139,7 +139,7 @@ class Webhook:
         return self.process.tail(20)
 
     def stop(self) -> None:
-        """Kill the process: from now on the API server gets no answer."""
+        """Kill the process. From then on, the API server gets no answer."""
         self.process.kill()
 
     def start(self) -> None:
@@ -196,7 +196,7 @@ def apply_base(cluster: Cluster, directory: Path, *, component: str = PROVIDED) 
 
 
 def write_overlay(directory: Path, *components: str) -> Path:
-    """Write a kustomization of the base with these components and an image, which nothing pulls."""
+    """Write a kustomization of the base with these components and an image that is never pulled."""
     directory.mkdir()
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tests.builders import pod, saying
+from tests.builders import labeled, pod
 from tests.controlplane.harness.api import Answer, Api, pods_in
 from tests.controlplane.harness.pages import Terminal, commands, sections
 from tests.controlplane.harness.webhook import CONFIGURATIONS, NAMESPACE, Webhook, start_on_free_ports
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = sections("install.md")
 COPY, BUILD, APPLY, ROLLED_OUT, DOCTOR = commands(PAGE["With kustomize"])
-RESERVED: Final = saying(pod("labelled"), {"foo.coreweave.cloud/bar": "x"})
+RESERVED: Final = labeled(pod("labelled"), {"foo.coreweave.cloud/bar": "x"})
 
 
 @dataclass(frozen=True, slots=True)

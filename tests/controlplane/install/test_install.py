@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.builders import pod, saying
+from tests.builders import labeled, pod
 from tests.controlplane.harness.kubectl import as_list
 from tests.controlplane.harness.webhook import (
     CONFIGURATIONS,
@@ -69,9 +69,9 @@ def test_S2_repeated_applies_keep_enforcement(way: Any, webhook: Webhook, team: 
         stored = [hook for configuration in team.get(KINDS)["items"] for hook in configuration["webhooks"]]
         assert [hook["clientConfig"]["caBundle"] for hook in stored] == [authority] * WEBHOOKS
         assert all(hook["rules"] for hook in stored)
-        denied = team.run("apply", "--filename=-", documents=as_list(saying(pod(f"denied-{number}"), RESERVED)))
+        denied = team.run("apply", "--filename=-", documents=as_list(labeled(pod(f"denied-{number}"), RESERVED)))
         assert "[reserved-labels]" in denied.stderr
-        placed = webhook.try_out(saying(pod(f"placed-{number}"), {"spotgate.dev/capacity": "spot"}))
+        placed = webhook.try_out(labeled(pod(f"placed-{number}"), {"spotgate.dev/capacity": "spot"}))
         assert placed["spec"]["nodeSelector"]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import yaml
 
-from tests.builders import pod, saying
+from tests.builders import labeled, pod
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.harness.checking import check
 from tests.controlplane.harness.cluster import Cluster, start_cluster
@@ -272,7 +272,7 @@ def test_eks_with_an_overlay_cni_install_and_remove(installation: Installation) 
         installation.run(*commands(OPERATE["Upgrade"]), *commands(OPERATE["Refused bundle"]), ROLLED_OUT)
         pods = installation.own.kubectl.get("pods", f"--namespace={NAMESPACE}")["items"]
         assert [pod["spec"]["hostNetwork"] for pod in pods] == [True] * 3
-        labelled = as_list(saying(pod("ours"), {"example.com/bar": "x"}))
+        labelled = as_list(labeled(pod("ours"), {"example.com/bar": "x"}))
         assert (
             "denied the request: [ours]" in installation.own.kubectl.run("apply", "-f", "-", documents=labelled).stderr
         )
@@ -344,7 +344,7 @@ def test_pods_of_the_previous_version_can_restart_until_an_upgrade_completes(ins
     assert installation.policies() == before
     installation.run(APPLY)
     assert installation.policies() == after
-    labelled = saying(pod("ours"), {"team.example/a": "x"})
+    labelled = labeled(pod("ours"), {"team.example/a": "x"})
     for flags in (before, after):
         checked = check(admin(installation.own), labelled, flags=tuple(flags))
         assert [result["policy"] for result in checked.report["results"]] == ["ours"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import node_pool, pod, saying
+from tests.builders import labeled, node_pool, pod
 from tests.controlplane.harness.populate import POOLS
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_user_cannot_exempt_a_namespace(alice: Kubectl, namespace: str, argume
 
 
 def test_a_user_cannot_bypass_policies_with_a_mirror_pod(team: Kubectl) -> None:
-    mirror = saying(pod("mirror", nodeName="cpu-0"), RESERVED, {"kubernetes.io/config.mirror": "x"})
+    mirror = labeled(pod("mirror", nodeName="cpu-0"), RESERVED, {"kubernetes.io/config.mirror": "x"})
     assert denied(team.run("create", "--filename=-", documents=json.dumps(mirror)), "[reserved-labels]")
 
 
@@ -79,7 +79,7 @@ def test_a_pod_with_a_node_name_gets_a_warning(team: Kubectl) -> None:
 
 def test_a_reserved_label_is_denied_on_a_pod_that_is_too_large_to_judge(team: Kubectl) -> None:
     selector = {f"key-{number}": "" for number in range(115_000)}  # 1.7 MiB of JSON, which etcd still accepts
-    large = saying(pod("large", nodeSelector=selector), RESERVED)
+    large = labeled(pod("large", nodeSelector=selector), RESERVED)
     result = team.run("create", "--filename=-", documents=json.dumps(large))
     assert result.returncode == 1
     assert "label a.coreweave.com/mine is in the reserved domain coreweave.com (at metadata.labels" in result.stderr

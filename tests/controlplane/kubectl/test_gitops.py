@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import pod, saying
+from tests.builders import labeled, pod
 
 if TYPE_CHECKING:
     from tests.controlplane.harness.kubectl import Kubectl
@@ -27,7 +27,7 @@ def owned(value: Any) -> set[str]:
 
 @pytest.mark.parametrize("arguments", [SERVER_SIDE, ()], ids=["server-side", "client-side"])
 def test_fields_from_the_webhook_have_no_field_manager(team: Kubectl, arguments: tuple[str, ...]) -> None:
-    team.apply(saying(pod("web"), {"spotgate.dev/capacity": "spot"}), arguments=arguments)
+    team.apply(labeled(pod("web"), {"spotgate.dev/capacity": "spot"}), arguments=arguments)
 
     stored = team.get("pod", "web", "--show-managed-fields")
 
@@ -37,7 +37,7 @@ def test_fields_from_the_webhook_have_no_field_manager(team: Kubectl, arguments:
 
 
 def test_a_repeated_server_side_apply_predicts_no_change(team: Kubectl) -> None:
-    thing = saying(pod("web"), {"spotgate.dev/capacity": "spot"})
+    thing = labeled(pod("web"), {"spotgate.dev/capacity": "spot"})
     team.apply(thing, arguments=SERVER_SIDE)
     before = team.get("pod", "web")["spec"]
 

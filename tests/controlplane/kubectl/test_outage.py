@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, node_pool, pod, saying
+from tests.builders import deployment, labeled, node_pool, pod
 from tests.controlplane.harness.kubectl import as_list
 from webhook.registration.conditions import KEY_LENGTH_AT_MOST
 from webhook.registration.pool_conditions import ANNOTATIONS_AT_MOST
@@ -89,7 +89,7 @@ def outage(webhook: Webhook) -> Iterator[None]:
     kubectl("create", "--filename=-", documents=as_list(ANNOTATED))
     kubectl("create", "namespace", OLDER)
     webhook.stop()
-    replace(kubectl, namespace=OLDER).apply(saying(deployment("old", 2), MISSPELT))
+    replace(kubectl, namespace=OLDER).apply(labeled(deployment("old", 2), MISSPELT))
     yield
     if webhook.process.exit_code is not None:
         webhook.start()
@@ -102,8 +102,8 @@ def outage(webhook: Webhook) -> Iterator[None]:
 
 @pytest.mark.usefixtures("outage")
 def test_pods_start_unchanged_and_without_warnings(team: Kubectl) -> None:
-    things = (saying(pod("labelled"), SPOT | RESERVED), deployment("web", 2), saying(deployment("worker", 0), RESERVED))
-    result = team.run("apply", "--filename=-", documents=as_list(*things))
+    pods = (labeled(pod("labelled"), SPOT | RESERVED), deployment("web", 2), labeled(deployment("worker", 0), RESERVED))
+    result = team.run("apply", "--filename=-", documents=as_list(*pods))
     assert (result.returncode, result.stderr) == (0, "")
     team("wait", "--for=condition=Ready", "pod/labelled", "--timeout=60s")
     team("rollout", "status", "deployment/web", "--timeout=60s")
@@ -201,9 +201,9 @@ def back(outage: None, webhook: Webhook) -> None:
 
 @pytest.mark.usefixtures("back")
 def test_everything_works_again_after_the_outage(alice: Kubectl, team: Kubectl) -> None:
-    team.apply(saying(pod("after"), SPOT))
+    team.apply(labeled(pod("after"), SPOT))
     assert "nodeSelector" in team.get("pod", "after")["spec"]
-    denied = team.run("apply", "--filename=-", documents=as_list(saying(pod("denied"), RESERVED)))
+    denied = team.run("apply", "--filename=-", documents=as_list(labeled(pod("denied"), RESERVED)))
     assert "[reserved-labels]" in denied.stderr
     assert alice.apply(POOL) == "nodepool.compute.coreweave.com/outage created\n"
     assert alice("delete", KIND, "outage") == 'nodepool.compute.coreweave.com "outage" deleted\n'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.builders import deployment, pod, saying
+from tests.builders import deployment, labeled, pod
 from tests.controlplane.harness.populate import nodes_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def reclaimed(kubectl: Kubectl, name: str) -> Iterator[None]:
 
 
 def test_scaling_and_rollouts_stay_on_spot(team: Kubectl) -> None:
-    team.apply(saying(deployment("web", 1), SPOT))
+    team.apply(labeled(deployment("web", 1), SPOT))
     team("scale", "deployment/web", "--replicas=4")
     team("rollout", "restart", "deployment/web")
     team("rollout", "status", "deployment/web", "--timeout=60s")
@@ -51,10 +51,10 @@ def test_scaling_and_rollouts_stay_on_spot(team: Kubectl) -> None:
 
 
 def test_a_workload_that_switches_to_on_demand_leaves_spot(team: Kubectl) -> None:
-    team.apply(saying(deployment("web", 2), SPOT))
+    team.apply(labeled(deployment("web", 2), SPOT))
     team("rollout", "status", "deployment/web", "--timeout=60s")
     assert pools_of(team, "app=web") == {"cpu-spot"}
-    team.apply(saying(deployment("web", 2), {"spotgate.dev/capacity": "on-demand"}))
+    team.apply(labeled(deployment("web", 2), {"spotgate.dev/capacity": "on-demand"}))
     team("rollout", "status", "deployment/web", "--timeout=60s")
     team("wait", "--for=delete", "pods", "--selector=spotgate.dev/capacity=spot", "--timeout=60s")
     assert pools_of(team, "app=web") <= {"cpu-control-plane", "h100"}
@@ -63,7 +63,7 @@ def test_a_workload_that_switches_to_on_demand_leaves_spot(team: Kubectl) -> Non
 def test_without_spot_nodes_spot_preferred_pods_run_on_demand_and_spot_pods_wait(team: Kubectl) -> None:
     with reclaimed(team, "h100-spot"):
         team.apply(
-            saying(deployment("flexible", 1, gpus=8), SPOT_PREFERRED), saying(deployment("strict", 1, gpus=8), SPOT)
+            labeled(deployment("flexible", 1, gpus=8), SPOT_PREFERRED), labeled(deployment("strict", 1, gpus=8), SPOT)
         )
         team("rollout", "status", "deployment/flexible", "--timeout=60s")
         assert pools_of(team, "app=flexible") == {"h100"}
@@ -80,7 +80,7 @@ def test_a_spot_node_is_drained_within_the_providers_timeline(team: Kubectl) -> 
     ours = {"drill": team.namespace}  # Pods of earlier tests may still be terminating
     web = deployment("web", 4)
     web["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 8080}]
-    team.apply(*(saying(thing, SPOT | ours) for thing in (web, deployment("worker", 2), pod("bare"))))
+    team.apply(*(labeled(thing, SPOT | ours) for thing in (web, deployment("worker", 2), pod("bare"))))
     for name in ("web", "worker"):
         team("rollout", "status", f"deployment/{name}", "--timeout=60s")
     team("wait", "--for=condition=Ready", "pod/bare", "--timeout=60s")

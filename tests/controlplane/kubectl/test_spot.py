@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, pod, saying
+from tests.builders import deployment, labeled, pod
 from tests.controlplane.harness.kubectl import as_list
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NO_BUDGET = "[spot-suitability] no PodDisruptionBudget covers its Pods"
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
 def test_a_repeated_apply_changes_nothing(how: tuple[str, ...], team: Kubectl) -> None:
-    things = (saying(pod("batch"), SPOT), saying(deployment("batch", 0), SPOT))
+    things = (labeled(pod("batch"), SPOT), labeled(deployment("batch", 0), SPOT))
     team.apply(*things, arguments=how)
     team("wait", "--for=condition=Ready", "pod/batch", "--timeout=60s")
     before = [team.get("pod", "batch")["metadata"]["resourceVersion"], team.get("deployment", "batch")["spec"]]
@@ -39,11 +39,11 @@ def test_a_namespace_label_applies_to_pods_without_their_own_label(team: Kubectl
     team("label", "namespace", team.namespace, "spotgate.dev/capacity=spot")
     webhook.wait(lambda: pool(pod("probe")), "the namespace's label is known")
     assert pool(pod("silent")) == {"compute.coreweave.com/node-pool": "cpu-spot"}
-    assert pool(saying(pod("steady"), {"spotgate.dev/capacity": "on-demand"})) is None
+    assert pool(labeled(pod("steady"), {"spotgate.dev/capacity": "on-demand"})) is None
 
 
 def service(replicas: int) -> dict[str, Any]:
-    web = saying(deployment("web", replicas), SPOT)
+    web = labeled(deployment("web", replicas), SPOT)
     serving = {"ports": [{"containerPort": 8080}], "readinessProbe": {"tcpSocket": {"port": 8080}}}
     web["spec"]["template"]["spec"]["containers"][0] |= serving
     return web

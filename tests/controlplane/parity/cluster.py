@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.builders import deployment, pod, saying
+from tests.builders import deployment, labeled, pod
 from tests.controlplane.parity.answers import Answer, connect
 from tests.controlplane.parity.changes import DEPLOYMENT, POD, RAY_CLUSTER
 from tests.controlplane.parity.corpus import ALICE, NAMESPACE_CONTROLLER, PLAIN, REPLICASET_CONTROLLER, SPOT
@@ -56,7 +56,7 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
     yield {(thing["kind"], thing["metadata"]["name"]): thing for thing in objects}
     kubectl("delete", f"--filename={POOLS}")
     kubectl("delete", "namespace", *made, "--wait=false")
-    asking = saying(pod("probe"), {}, {"spotgate.dev/node-pool": names[-1]})
+    asking = labeled(pod("probe"), {}, {"spotgate.dev/node-pool": names[-1]})
     webhook.wait(lambda: "nodeSelector" not in webhook.try_out(asking)["spec"], f"{names[-1]} is forgotten")
 
 
