@@ -1,4 +1,4 @@
-"""Make users' text safe to show, shorten lists, and parse durations."""
+"""Make users' text safe to show, shorten lists, name types, and parse durations."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def listed(texts: Iterable[str], at_most: int = 5, separator: str = ", ", rest: 
     items = list(texts)
     more = len(items) - at_most
     return separator.join(items[:at_most]) + (f"{rest}{more} more" if more > 0 else "")
+
+
+def described(value: object) -> str:
+    """Return the name of a JSON value's type for a message, with the value if it is a number or a boolean."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            words = "y, yes and on" if value else "n, no and off"
+            return f"the boolean {str(value).lower()} (YAML reads {words} as {str(value).lower()})"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return "text"
+        case _:
+            return "a list" if isinstance(value, list) else "a map"
 
 
 def go_duration(text: str) -> float | None:

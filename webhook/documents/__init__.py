@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.documents.json_text import read_json
-from webhook.documents.model import (
-    DOCUMENT_LIMITS,
-    DocumentError,
-    DocumentLimits,
-    JSONValue,
-    described,
-    line_and_column,
-)
+from webhook.documents.model import DOCUMENT_LIMITS, DocumentError, DocumentLimits, JSONValue, line_and_column
 from webhook.documents.nodes import TextTree
 from webhook.documents.yaml_reader import YAMLReader
 
@@ -32,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.base.field_paths import FieldPath
+    from webhook.documents.model import TextPart
 
-__all__ = ["DOCUMENT_LIMITS", "Document", "DocumentError", "DocumentLimits", "JSONValue", "described", "read_documents"]
+__all__ = ["DOCUMENT_LIMITS", "Document", "DocumentError", "DocumentLimits", "JSONValue", "read_documents"]
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -94,10 +88,8 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(
-    text: str, file: str, limits: DocumentLimits, parts: Iterable[tuple[int, int, JSONValue]]
-) -> list[Document]:
-    """Build the documents of a text from the start, end, and value of each."""
+def _placed(text: str, file: str, limits: DocumentLimits, parts: Iterable[TextPart]) -> list[Document]:
+    """Build the documents of a text from its parts."""
     documents: list[Document] = []
     line, line_start, counted = 1, 0, 0
     for number, (begin, end, value) in enumerate(parts):

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from webhook.documents.model import JSONValue
     from webhook.documents.nodes import TextNode
 
-__all__ = ["EditError", "edited"]
-
 _Added: TypeAlias = "tuple[str | int, JSONValue]"
 """A new member with its key, or a new item with its index."""
 
@@ -89,7 +87,8 @@ class _Editor:
             return
         old, new = entries(before), entries(after)
         if type(before) is not type(after) or not old.keys() <= new.keys():
-            raise self._refusal(node, "something would have to be removed", "change it by hand")
+            problem = "something would have to be removed"
+            raise EditError(node.start, self._source, problem, "change it by hand")
         added: list[_Added] = []
         for key, value in new.items():
             if key in node.entries:
@@ -97,7 +96,7 @@ class _Editor:
             elif key not in old or not _same(old[key], value):  # override a merged scalar here
                 if isinstance(old.get(key), (dict, list)):
                     problem = f"the change is inside of {key}, which '<<' merges in"
-                    raise self._refusal(node, problem, "write it out here")
+                    raise EditError(node.start, self._source, problem, "write it out here")
                 added.append((key, value))
         if added:
             yield self._addition(node, added)
@@ -106,14 +105,14 @@ class _Editor:
         """Raise EditError if an alias repeats the node."""
         if node.kind is AliasEvent:
             problem = f"the change is inside of the part that *{node.anchor} repeats"
-            raise self._refusal(node, problem, "write it out here")
+            raise EditError(node.start, self._source, problem, "write it out here")
         if node.anchor in self._aliases:
             problem = f"the change is inside of the part that &{node.anchor} names, and aliases repeat it"
-            raise self._refusal(node, problem, "write out the part at each alias")
+            raise EditError(node.start, self._source, problem, "write out the part at each alias")
 
     def _addition(self, node: TextNode, added: list[_Added]) -> _Edit:
         """Return the edit that adds entries after the last one."""
-        last_end = max((child.end for child in node.entries.values()), default=node.end)
+        last_end = max((child.end for child in node.entries.values()), default=node.opened)
         if node.flow:
             return self._addition_in_brackets(node, last_end, added)
         newline = self._newline
@@ -125,12 +124,11 @@ class _Editor:
         return end, end, "".join(newline + line for line in lines)
 
     def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> _Edit:
-        if not node.entries:
-            return node.opened, node.opened, ", ".join(self._entry(entry, None) for entry in added)
         # A comment after the last entry stays on its line.
         margin = None if _COMMENT.match(self._source, last_end) else self._margin(node)
         separator = ", " if margin is None else f",{self._newline}{margin}"
-        return last_end, last_end, "".join(f"{separator}{self._entry(entry, margin)}" for entry in added)
+        text = separator.join(self._entry(entry, margin) for entry in added)
+        return last_end, last_end, f"{separator}{text}" if node.entries else text
 
     def _margin(self, node: TextNode) -> str | None:
         """Return the white space before the first entry, or None if the entry isn't the first on its line."""
@@ -140,16 +138,20 @@ class _Editor:
 
     def _entry(self, entry: _Added, margin: str | None) -> str:
         key, value = entry
+        text = self._text(value, margin)
+        return text if isinstance(key, int) else f"{self._text(key)}: {text}"
+
+    def _text(self, value: JSONValue, margin: str | None = None) -> str:
+        """Return a value on one line. In JSON with a margin, return it on several."""
         if not self._json:
-            return dump_on_one_line(value) if isinstance(key, int) else dump_on_one_line({key: value})[1:-1]
+            return dump_on_one_line(value)
         indent = None if margin is None else self._json_indent
-        text = json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._newline}{margin}")
-        return text if isinstance(key, int) else f"{json.dumps(key, ensure_ascii=False)}: {text}"
+        return json.dumps(value, ensure_ascii=False, indent=indent).replace("\n", f"{self._newline}{margin}")
 
     def _replaced(self, node: TextNode, value: JSONValue) -> _Edit:
         """Return the edit that replaces a scalar, or that inserts a missing value."""
         written = self._source[node.start : node.end].rstrip()
-        text = json.dumps(value, ensure_ascii=False) if self._json else dump_on_one_line(value)
+        text = self._text(value)
         return node.start, node.start + len(written), text if written else f" {text}"
 
     def _lines(self, entry: _Added) -> list[str]:
@@ -158,18 +160,14 @@ class _Editor:
         if isinstance(key, int):
             first, *rest = self._block(value)
             return [f"- {first}", *(f"  {line}" for line in rest)]
-        if not isinstance(value, (dict, list)) or not value:
-            return [dump_on_one_line({key: value})[1:-1]]
+        if not entries(value):
+            return [self._entry(entry, None)]
         inset = " " * (self._dash_step if isinstance(value, list) else self._step)
         return [f"{dump_on_one_line(key)}:", *(inset + line for line in self._block(value))]
 
     def _block(self, value: JSONValue) -> list[str]:
-        if not isinstance(value, (dict, list)) or not value:
-            return [dump_on_one_line(value)]
-        return [line for entry in entries(value).items() for line in self._lines(entry)]
-
-    def _refusal(self, node: TextNode, problem: str, fix: str) -> EditError:
-        return EditError(node.start, self._source, problem, fix)
+        lines = [line for entry in entries(value).items() for line in self._lines(entry)]
+        return lines or [dump_on_one_line(value)]
 
 
 def _steps(nodes: list[TextNode], kind: type[yaml.Event]) -> Iterator[int]:

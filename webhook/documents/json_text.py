@@ -14,11 +14,11 @@ from webhook.documents.values import as_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.documents.model import DocumentLimits, JSONValue
+    from webhook.documents.model import DocumentLimits, JSONValue, TextPart
 
 
-def read_json(text: str, limits: DocumentLimits) -> Iterator[tuple[int, int, JSONValue]]:
-    """Yield the start and end of each JSON value in a text, and the value.
+def read_json(text: str, limits: DocumentLimits) -> Iterator[TextPart]:
+    """Yield the JSON values in a text.
 
     Raise ValueError, OverflowError, or RecursionError if the text isn't JSON, has a duplicate key, or exceeds a limit.
     To report the problem and its position, pass the text to the YAML reader.

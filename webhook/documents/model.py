@@ -10,6 +10,9 @@ from webhook.base.bounds import FILE_AT_MOST
 
 JSONValue: TypeAlias = "dict[str, JSONValue] | list[JSONValue] | str | int | float | bool | None"
 
+TextPart: TypeAlias = tuple[int, int, JSONValue]
+"""The start and end of a document in the text of a file, and its value."""
+
 
 class DocumentLimits(msgspec.Struct, frozen=True):
     """The limits of one file.
@@ -45,22 +48,6 @@ class DocumentError(Exception):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.problem}; {self.fix}"
-
-
-def described(value: JSONValue) -> str:
-    """Return the name of a value's type for a message, with the value if it is a number or a boolean."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            words = "y, yes and on" if value else "n, no and off"
-            return f"the boolean {str(value).lower()} (YAML reads {words} as {str(value).lower()})"
-        case int() | float():
-            return f"the number {value}"
-        case str():
-            return "text"
-        case _:
-            return "a list" if isinstance(value, list) else "a map"
 
 
 def entries(value: JSONValue) -> dict[str | int, JSONValue]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _Event: TypeAlias = Any  # PyYAML's stubs type every mark as optional, but the events of a parser always have marks
 _Match: TypeAlias = "re.Match[str]"
 
-_ENDS: Final = frozenset({MappingEndEvent, SequenceEndEvent})
 _NO_ENTRIES: Final[dict[str | int, TextNode]] = {}
 """The entries of all scalars. One empty mapping for each scalar would take a quarter of the memory."""
 
@@ -106,7 +105,7 @@ class TextTree:
         """Parse the next entry of the innermost open collection, without the entries below it, or parse its end."""
         node = self._open[-1]
         first = self._following()
-        if type(first) in _ENDS:
+        if type(first) in {MappingEndEvent, SequenceEndEvent}:
             self._open.pop()
             node.end = first.end_mark.index if node.flow else max(entry.end for entry in node.entries.values())
         elif node.kind is SequenceStartEvent:
@@ -168,12 +167,7 @@ def _end_of_block_scalar(source: str, node: TextNode) -> int:
     header, *lines = text.split("\n")
     if "+" in header:
         return node.end
-    end = len(text.rstrip(" \t\r\n"))
     indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=len(text))
-    for blank in _BLANK.finditer(text, end):
-        if len(blank[0]) > indent:  # the spaces are text
-            end = blank.end()
-    return node.start + end
-
-
-_BLANK: Final = re.compile(r"(?<=\n)[ \t]+")
+    while lines and not lines[-1].strip(" \t\r") and len(lines[-1].rstrip("\r")) <= indent:  # longer ones are text
+        lines.pop()
+    return node.start + len("\n".join((header, *lines)).rstrip("\r"))

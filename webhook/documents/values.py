@@ -5,10 +5,10 @@ Source: https://github.com/yaml/go-yaml/blob/v2/resolve.go and https://github.co
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -26,30 +26,18 @@ _KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 """Unquoted scalars that aren't strings."""
-_NOT_TEXT: Final = {*"+-.0123456789", *(word[:1] for word in _KEYWORDS)}
-"""The first characters of numbers and keywords. All other unquoted scalars are strings."""
+_STARTS_OF_NUMBERS: Final = frozenset("+-.0123456789")
 
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 
-_CACHED_LENGTH: Final = 64
-"""The maximum length, in characters, of a scalar whose value is cached."""
-
-
 def resolve(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. For most strings, the first character is enough to tell."""
-    return _remembered(text) if len(text) <= _CACHED_LENGTH else _resolve(text)
-
-
-def _resolve(text: str) -> Scalar:
-    if text[:1] not in _NOT_TEXT:
-        return text
-    return _KEYWORDS[text] if text in _KEYWORDS else _number(text)
-
-
-_remembered: Final = lru_cache(maxsize=4096)(_resolve)  # Manifests repeat the same words.
+    """Return the value of an unquoted scalar."""
+    if text in _KEYWORDS:
+        return _KEYWORDS[text]
+    return _number(text) if text[0] in _STARTS_OF_NUMBERS else text
 
 
 def _number(text: str) -> str | int | float:
@@ -85,8 +73,6 @@ def key_text(key: Scalar) -> str:
     """
     if isinstance(key, str):
         return key
-    if isinstance(key, bool):
-        return "true" if key else "false"
     if isinstance(key, int) and key <= _MAX_INT64:
-        return str(key)
+        return json.dumps(key)
     raise ValueError("null can't be a key" if key is None else f"{key} can't be a key")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,11 +20,10 @@ from yaml.events import (
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
-    SequenceStartEvent,
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, line_and_column
+from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, TextPart, line_and_column
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 """The types that each tag allows. PyYAML writes these tags when it quotes every scalar."""
 
+_resolve: Final = lru_cache(maxsize=4096)(resolve)  # Manifests repeat the same words. Share their strings.
+
 
 class YAMLReader:
     """A parser of one file."""
@@ -60,8 +62,8 @@ class YAMLReader:
         self._nodes = 0
         self._aliased = 0
 
-    def read(self) -> Iterator[tuple[int, int, JSONValue]]:
-        """Yield the start, end, and value of each document, including empty documents.
+    def read(self) -> Iterator[TextPart]:
+        """Yield the documents, including empty documents.
 
         The text from start to end is a complete file: it starts with a line and includes the directives.
         Raise DocumentError if the file can't be read.
@@ -92,14 +94,12 @@ class YAMLReader:
         if kind is AliasEvent:
             return self._alias(event, depth)
         value: JSONValue
-        if kind is MappingStartEvent:
-            value = self._mapping(event, depth + 1)
-        elif kind is SequenceStartEvent:
-            value = self._sequence(event, depth + 1)
-        else:
+        if kind is ScalarEvent:
             value = self._scalar(event)
             if type(value) is int or type(value) is float:
                 value = self._number(value, event)
+        else:
+            value = self._collection(event, depth + 1)
         if event.anchor is not None:
             self._anchors[event.anchor] = value
         return value
@@ -113,24 +113,24 @@ class YAMLReader:
     def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
         if event.tag is None:
-            return resolve(text) if event.implicit[0] else text
+            return _resolve(text) if event.implicit[0] else text
         if event.tag in _TEXT:
             return text
-        value = resolve(text)
+        value = _resolve(text)
         if type(value) in _TAGGED.get(event.tag, ()):
             return value
         raise self._unknown_tag(event)
 
-    def _open(self, start: _Event, depth: int) -> None:
-        """Start a mapping or sequence. Raise DocumentError if it is nested too deep or has an unknown tag."""
+    def _collection(self, start: _Event, depth: int) -> JSONValue:
+        """Read a mapping or sequence. Raise DocumentError if it is nested too deep or has an unknown tag."""
         self._anchors[start.anchor] = _OPEN
-        if depth > self._limits.depth:
-            raise self._too_deep(start.start_mark)
-        if start.tag is not None and start.tag != f"{_TAG}{'map' if type(start) is MappingStartEvent else 'seq'}":
+        self._limit_depth(depth, start.start_mark)
+        is_mapping = type(start) is MappingStartEvent
+        if start.tag is not None and start.tag != f"{_TAG}{'map' if is_mapping else 'seq'}":
             raise self._unknown_tag(start)
+        return self._mapping(start, depth) if is_mapping else self._sequence(start, depth)
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
-        self._open(start, depth)
         items: list[JSONValue] = []
         while type(event := self._next()) is not SequenceEndEvent:
             items.append(self._value(event, depth))
@@ -138,7 +138,6 @@ class YAMLReader:
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
-        self._open(start, depth)
         members: dict[str, JSONValue] = {}
         places: dict[str, int] = {}  # without merged keys
         while type(event := self._next()) is not MappingEndEvent:
@@ -196,8 +195,7 @@ class YAMLReader:
             raise self._error(mark, problem, "write the values out, in several files")
         if not isinstance(value, (dict, list)):
             return value
-        if depth > self._limits.depth:
-            raise self._too_deep(mark)
+        self._limit_depth(depth, mark)
         if isinstance(value, dict):
             return {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
         return [self._repeat(item, depth + 1, mark) for item in value]
@@ -207,9 +205,10 @@ class YAMLReader:
         if self._nodes > self._limits.nodes:
             raise self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
 
-    def _too_deep(self, mark: yaml.Mark) -> DocumentError:
-        problem = f"nested deeper than {self._limits.depth} levels"
-        return self._error(mark, problem, "flatten it: no Kubernetes object is that deep")
+    def _limit_depth(self, depth: int, mark: yaml.Mark) -> None:
+        if depth > self._limits.depth:
+            problem = f"nested deeper than {self._limits.depth} levels"
+            raise self._error(mark, problem, "flatten it: no Kubernetes object is that deep")
 
     def _unknown_tag(self, event: _Event) -> DocumentError:
         fix = self._fix_of_expression(event.start_mark) or "remove it"

@@ -34,9 +34,8 @@ class _Dumper(yaml.CSafeDumper):
         is_plain_text = kind is yaml.ScalarNode and implicit[0] and tag == _TEXT
         return _NO_TEXT if is_plain_text and resolve(value) != value else tag
 
-    def ignore_aliases(self, data: object) -> bool:
+    def ignore_aliases(self, _data: object) -> bool:
         """Repeat shared values instead of writing aliases: manifests have no anchors."""
-        del data
         return True
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from webhook.base.bounds import DECODED_AT_MOST, expect_decodable
 from webhook.base.field_paths import field_path
-from webhook.documents import described
+from webhook.base.text import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

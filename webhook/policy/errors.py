@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
-from webhook.documents import described
+from webhook.base.text import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

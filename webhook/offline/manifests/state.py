@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
+from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.view import FixedState
 from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
-from webhook.documents import described
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
 from webhook.kube.resources import CRD_KIND
