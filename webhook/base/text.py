@@ -12,6 +12,9 @@ _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µ
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s|us|µs|ns)")
 _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
+LONG_LINE: Final = 1000
+"""The width, in characters, that keeps an expression or a certificate on one line of YAML."""
+
 
 def printable(text: str, keep: str = "") -> str:
     """Replace control characters and lone surrogates with spaces: users' text must not control a terminal.
@@ -30,6 +33,14 @@ def listed(texts: Iterable[str], at_most: int = 5, separator: str = ", ", rest: 
     items = list(texts)
     more = len(items) - at_most
     return separator.join(items[:at_most]) + (f"{rest}{more} more" if more > 0 else "")
+
+
+def line_and_column(text: str, at: int) -> tuple[int, int]:
+    """Return the line and column, from 1, of a character.
+
+    Only newlines end a line, as in Git and editors. YAML has other line breaks, too.
+    """
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def described(value: object) -> str:

@@ -11,13 +11,15 @@ position of a field, `Document.position` parses the text again, up to that field
 from __future__ import annotations
 
 import codecs
+import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.base.text import line_and_column
 from webhook.documents.json_text import read_json
-from webhook.documents.model import DOCUMENT_LIMITS, DocumentError, DocumentLimits, JSONValue, line_and_column
+from webhook.documents.model import DOCUMENT_LIMITS, DocumentError, DocumentLimits, JSONValue
 from webhook.documents.nodes import TextTree
 from webhook.documents.yaml_reader import YAMLReader
 
@@ -64,10 +66,9 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
     """
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
-        try:
+        # YAML in brackets, a template, or invalid JSON raises an error here. The YAML reader reports positions.
+        with contextlib.suppress(ValueError, OverflowError, RecursionError):
             return _placed(text, file, limits, read_json(text, limits))
-        except (ValueError, OverflowError, RecursionError):
-            pass  # YAML in brackets, a template, or invalid JSON: the YAML reader reports positions.
     if not text.endswith("\n"):
         text += "\n"  # kubectl also ends the last line, which can belong to a block scalar
     return _placed(text, file, limits, YAMLReader(text, file, limits).read())
@@ -75,8 +76,7 @@ def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_
 
 def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
     if len(data) > limits.size:
-        problem = f"the file has more than {limits.size} bytes"
-        raise DocumentError(file, 1, 1, problem, "split it into several files")
+        raise DocumentError(file, 1, 1, f"the file has more than {limits.size} bytes", "split it into several files")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DocumentError(file, 1, 1, "the file is UTF-16", "save it as UTF-8 (PowerShell's '>' writes UTF-16)")
     try:

@@ -87,8 +87,7 @@ class _Editor:
             return
         old, new = entries(before), entries(after)
         if type(before) is not type(after) or not old.keys() <= new.keys():
-            problem = "something would have to be removed"
-            raise EditError(node.start, self._source, problem, "change it by hand")
+            raise EditError(node.start, self._source, "something would have to be removed", "change it by hand")
         added: list[_Added] = []
         for key, value in new.items():
             if key in node.entries:
@@ -115,13 +114,11 @@ class _Editor:
         last_end = max((child.end for child in node.entries.values()), default=node.opened)
         if node.flow:
             return self._addition_in_brackets(node, last_end, added)
-        newline = self._newline
         lines = [" " * node.column + line for entry in added for line in self._lines(entry)]
         if self._source[:last_end].endswith("\n"):
-            return last_end, last_end, "".join(line + newline for line in lines)
-        rest = self._source[last_end:].partition("\n")[0]
-        end = last_end + len(rest.removesuffix("\r"))
-        return end, end, "".join(newline + line for line in lines)
+            return last_end, last_end, "".join(line + self._newline for line in lines)
+        end = last_end + len(self._source[last_end:].partition("\n")[0].removesuffix("\r"))
+        return end, end, "".join(self._newline + line for line in lines)
 
     def _addition_in_brackets(self, node: TextNode, last_end: int, added: list[_Added]) -> _Edit:
         # A comment after the last entry stays on its line.

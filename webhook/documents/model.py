@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -35,16 +36,15 @@ class DocumentLimits(msgspec.Struct, frozen=True):
 DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
+@dataclass(eq=False)
 class DocumentError(Exception):
     """A file that can't be read: ``file:line:column: problem; fix``. Lines and columns count from 1."""
 
-    def __init__(self, file: str, line: int, column: int, problem: str, fix: str) -> None:
-        super().__init__(file, line, column, problem, fix)
-        self.file = file
-        self.line = line
-        self.column = column
-        self.problem = problem
-        self.fix = fix
+    file: str
+    line: int
+    column: int
+    problem: str
+    fix: str
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}: {self.problem}; {self.fix}"
@@ -55,11 +55,3 @@ def entries(value: JSONValue) -> dict[str | int, JSONValue]:
     if isinstance(value, (dict, list)):
         return dict(value.items() if isinstance(value, dict) else enumerate(value))
     return {}
-
-
-def line_and_column(text: str, at: int) -> tuple[int, int]:
-    """Return the line and column, from 1, of a character.
-
-    Only newlines end a line, as in Git and editors. YAML has other line breaks, too.
-    """
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)

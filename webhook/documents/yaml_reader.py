@@ -23,7 +23,8 @@ from yaml.events import (
 )
 from yaml.reader import ReaderError
 
-from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, TextPart, line_and_column
+from webhook.base.text import line_and_column
+from webhook.documents.model import DocumentError, DocumentLimits, JSONValue, TextPart
 from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
@@ -100,8 +101,7 @@ class YAMLReader:
                 value = self._number(value, event)
         else:
             value = self._collection(event, depth + 1)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value
+        self._anchors[event.anchor] = value  # for None, too, which no alias names
         return value
 
     def _number(self, value: float, event: _Event) -> float:
@@ -172,8 +172,7 @@ class YAMLReader:
         sources = value if isinstance(value, list) and type(event) is not AliasEvent else [value]
         for source in reversed(sources):
             if not isinstance(source, dict):
-                problem = "'<<' takes a map or a list of maps"
-                raise self._error(event.start_mark, problem, "name maps, or quote the key")
+                raise self._error(event.start_mark, "'<<' takes a map or a list of maps", "name maps, or quote the key")
             members.update(source)
 
     def _alias(self, event: _Event, depth: int) -> JSONValue:
@@ -182,8 +181,7 @@ class YAMLReader:
             raise self._error(event.start_mark, problem, "define it, or quote the text if it isn't an alias")
         value = self._anchors[event.anchor]
         if value is _OPEN:
-            problem = f"anchor '&{event.anchor}' contains itself"
-            raise self._error(event.start_mark, problem, "remove the alias")
+            raise self._error(event.start_mark, f"anchor '&{event.anchor}' contains itself", "remove the alias")
         return self._repeat(value, depth + 1, event.start_mark)
 
     def _repeat(self, value: JSONValue, depth: int, mark: yaml.Mark) -> JSONValue:

@@ -13,9 +13,6 @@ from webhook.documents.values import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LONG_LINE: Final = 1000
-"""The width, in characters, that keeps an expression or a certificate on one line."""
-
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/][\w./-]*", re.ASCII)
 """Text that needs no quotes, unless it resolves to a value that isn't a string."""
 _NOT_PRINTABLE: Final = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")

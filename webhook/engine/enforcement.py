@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from webhook.base.bounds import TEXT_AT_MOST
 from webhook.base.field_paths import field_path
+from webhook.base.text import LONG_LINE
 from webhook.documents.values import resolve
-from webhook.documents.yaml_writer import LONG_LINE, dump
+from webhook.documents.yaml_writer import dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
 from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome

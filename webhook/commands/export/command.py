@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.base.text import printable
+from webhook.base.text import LONG_LINE, printable
 from webhook.capacity.placement.supply import supply_of
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.export.admission_policies.export import export
-from webhook.documents.yaml_writer import LONG_LINE, dump_documents
+from webhook.documents.yaml_writer import dump_documents
 from webhook.engine.lint import too_wide
 from webhook.offline.options import (
     add_cluster,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook import __version__
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.documents.yaml_writer import LONG_LINE, dump, dump_documents
+from webhook.base.text import LONG_LINE
+from webhook.documents.yaml_writer import dump, dump_documents
 from webhook.engine.bundle import SHIPPED
 from webhook.engine.lint import too_wide
 from webhook.offline.options import add_namespace, add_policies, read_policies, resource_name
