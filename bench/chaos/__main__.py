@@ -40,9 +40,6 @@ _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0
 """Seconds after a fault that still count for it, to include its late effects."""
 
-_SHORT_TIMEOUT: Final = 10
-"""Seconds that the API server waits for an answer in a short run, which shares the machine with other tests."""
-
 _BEGINS: Final = 60.0
 """Seconds to wait until the API server calls spotgate."""
 
@@ -64,8 +61,7 @@ async def measure(
         await stack.enter_async_context(api_server.running())
         kubeconfig.write_text(kubeconfig.read_text().replace(cluster.url, f"https://127.0.0.1:{api_server.port}"))
         await stack.enter_async_context(service.running())
-        timeout = _SHORT_TIMEOUT if short else None
-        apply = partial(apply_configurations, component=component, timeout_seconds=timeout)
+        apply = partial(apply_configurations, component=component)
         await asyncio.to_thread(apply, cluster, directory, service.port)
         writing = asyncio.create_task(load.run())
         try:

@@ -31,7 +31,6 @@ LONGEST = (
     "floor/floor",
     SHARED[2],
     "live",
-    "install/chaos",
     "run",
     SHARED[1],
     "rehearse/scenarios",
