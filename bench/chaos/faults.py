@@ -67,6 +67,7 @@ def killed(times: int) -> Act:
             await asyncio.sleep(3)
             scene.service.replicas.remove(replica)
             await scene.service.add()
+            await asyncio.sleep(2)
 
     return act
 

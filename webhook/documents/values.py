@@ -26,7 +26,6 @@ _KEYWORDS: Final[dict[str, Scalar]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 """Unquoted scalars that aren't strings."""
-_STARTS_OF_NUMBERS: Final = frozenset("+-.0123456789")
 
 _OCTAL: Final = re.compile(r"[-+]?0[0-7]+")
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)")
@@ -37,7 +36,7 @@ def resolve(text: str) -> Scalar:
     """Return the value of an unquoted scalar."""
     if text in _KEYWORDS:
         return _KEYWORDS[text]
-    return _number(text) if text[0] in _STARTS_OF_NUMBERS else text
+    return _number(text) if text[0] in "+-.0123456789" else text
 
 
 def _number(text: str) -> str | int | float:

@@ -49,6 +49,8 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 """The types that each tag allows. PyYAML writes these tags when it quotes every scalar."""
 
 _resolve: Final = lru_cache(maxsize=4096)(resolve)  # Manifests repeat the same words. Share their strings.
+_CACHED_AT_MOST: Final = 64
+"""Characters of a scalar in the cache, so that long ones don't stay in memory."""
 
 
 class YAMLReader:
@@ -112,12 +114,10 @@ class YAMLReader:
 
     def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
-        if event.tag is None:
-            return _resolve(text) if event.implicit[0] else text
-        if event.tag in _TEXT:
+        if event.tag in _TEXT or not (event.tag or event.implicit[0]):
             return text
-        value = _resolve(text)
-        if type(value) in _TAGGED.get(event.tag, ()):
+        value = _resolve(text) if len(text) <= _CACHED_AT_MOST else resolve(text)
+        if event.tag is None or type(value) in _TAGGED.get(event.tag, ()):
             return value
         raise self._unknown_tag(event)
 

@@ -19,13 +19,13 @@ from webhook.rehearse.controlplane.process import Process
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from certs.authority import KeyPair
     from tests.controlplane.harness.cluster import Cluster
 
 HOST = f"{SERVICE}.{NAMESPACE}.svc"
+CLIENT = "kube-apiserver.kube-system"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
@@ -55,37 +55,42 @@ class Guarded:
 
 
 @pytest.fixture
-def guard(bare_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Guarded]]:
-    """Return a function that starts spotgate with more flags and makes the cluster depend on it for Pods."""
+def client_ca() -> trustme.CA:
+    """Create the CA of the API server's client certificate."""
+    return trustme.CA()
+
+
+@pytest.fixture
+def guarded(bare_cluster: Cluster, tmp_path: Path, client_ca: trustme.CA) -> Iterator[Guarded]:
+    """Start spotgate with the client CA, and make the cluster depend on it for Pods."""
+    authority = create_authority(utc_now())
+    pair = issue_leaf(authority, names=[HOST], ips=[], now=utc_now())
+    write_policy(tmp_path / "policies")
+    (tmp_path / "tls").mkdir()
+    put(tmp_path / "tls" / "tls.crt", pair.certificate_pem.decode())
+    put(tmp_path / "tls" / "tls.key", pair.key_pem.decode())
+    client_ca.cert_pem.write_to_path(tmp_path / "client-ca.crt")
+    process = Process("spotgate", (), tmp_path / "spotgate.log")
+    flags = [
+        f"--policies={tmp_path / 'policies'}",
+        f"--tls-cert={tmp_path / 'tls' / 'tls.crt'}",
+        f"--tls-key={tmp_path / 'tls' / 'tls.key'}",
+        f"--tls-name={HOST}",
+        f"--kubeconfig={bare_cluster.credentials.kubeconfig('admin')}",
+        f"--client-ca={tmp_path / 'client-ca.crt'}",
+        f"--client-name={CLIENT}",
+    ]
     with contextlib.ExitStack() as stack:
-
-        def start(pair: KeyPair, ca_pem: bytes, *flags: str) -> Guarded:
-            write_policy(tmp_path / "policies")
-            (tmp_path / "tls").mkdir()
-            write_pair(tmp_path / "tls", pair)
-            process = Process("spotgate", (), tmp_path / "spotgate.log")
-            stack.callback(process.kill)
-            port, ops_port = start_on_free_ports(
-                process,
-                [
-                    f"--policies={tmp_path / 'policies'}",
-                    f"--tls-cert={tmp_path / 'tls' / 'tls.crt'}",
-                    f"--tls-key={tmp_path / 'tls' / 'tls.key'}",
-                    f"--tls-name={HOST}",
-                    f"--kubeconfig={bare_cluster.credentials.kubeconfig('admin')}",
-                    *flags,
-                ],
-            )
-            webhook = Webhook(bare_cluster, tmp_path, process, port, f"127.0.0.1:{ops_port}")
-            webhook.wait_until_ready()
-            api = Api(bare_cluster)
-            api.send("POST", f"/api/v1/namespaces/{NAMESPACE}/services", SERVICE_OUTSIDE)
-            stack.callback(api.send, "DELETE", f"/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")
-            api.send("POST", CONFIGURATION, configuration(port, ca_pem))
-            stack.callback(api.send, "DELETE", f"{CONFIGURATION}/{SERVICE}")
-            return Guarded(api, webhook, port)
-
-        yield start
+        stack.callback(process.kill)
+        port, ops_port = start_on_free_ports(process, flags)
+        webhook = Webhook(bare_cluster, tmp_path, process, port, f"127.0.0.1:{ops_port}")
+        webhook.wait_until_ready()
+        api = Api(bare_cluster)
+        api.send("POST", f"/api/v1/namespaces/{NAMESPACE}/services", SERVICE_OUTSIDE)
+        stack.callback(api.send, "DELETE", f"/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")
+        api.send("POST", CONFIGURATION, configuration(port, authority.certificate_pem))
+        stack.callback(api.send, "DELETE", f"{CONFIGURATION}/{SERVICE}")
+        yield Guarded(api, webhook, port)
 
 
 SERVICE_OUTSIDE = {"metadata": {"name": SERVICE}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
@@ -110,26 +115,9 @@ def configuration(port: int, ca_pem: bytes) -> dict[str, Any]:
     }
 
 
-def certificate() -> tuple[bytes, KeyPair]:
-    """Return a CA, and a certificate for the Service that it signed."""
-    authority = create_authority(utc_now())
-    return authority.certificate_pem, issue_leaf(authority, names=[HOST], ips=[], now=utc_now())
-
-
-def write_pair(folder: Path, pair: KeyPair) -> None:
-    put(folder / "tls.crt", pair.certificate_pem.decode())
-    put(folder / "tls.key", pair.key_pem.decode())
-
-
 def test_S4_with_a_client_CA_spotgate_requires_the_api_servers_certificate(
-    guard: Callable[..., Guarded], bare_cluster: Cluster, tmp_path: Path
+    guarded: Guarded, client_ca: trustme.CA, bare_cluster: Cluster, tmp_path: Path
 ) -> None:
-    ca = trustme.CA()
-    ca.cert_pem.write_to_path(tmp_path / "client-ca.crt")
-    ca_pem, pair = certificate()
-    name = "kube-apiserver.kube-system"
-    guarded = guard(pair, ca_pem, f"--client-ca={tmp_path / 'client-ca.crt'}", f"--client-name={name}")
-
     def is_rejected() -> bool:
         return "failed calling webhook" in guarded.create(labelled=False)
 
@@ -138,7 +126,7 @@ def test_S4_with_a_client_CA_spotgate_requires_the_api_servers_certificate(
     assert guarded.webhook.count("spotgate_decisions_total") == 0
 
     # The files from docs/securing.md; a port other than 443 is part of the name.
-    client = ca.issue_cert(name)
+    client = client_ca.issue_cert(CLIENT)
     client.cert_chain_pems[0].write_to_path(tmp_path / "client.crt")
     client.private_key_pem.write_to_path(tmp_path / "client.key")
     user = {"client-certificate": str(tmp_path / "client.crt"), "client-key": str(tmp_path / "client.key")}
@@ -167,5 +155,5 @@ def test_S4_with_a_client_CA_spotgate_requires_the_api_servers_certificate(
         server.command = as_it_was
         bare_cluster.restart("kube-apiserver")
     decided = [json.loads(line) for line in guarded.webhook.process.log.read_text().splitlines() if "decision" in line]
-    assert {line["caller"] for line in decided} == {name}
+    assert {line["caller"] for line in decided} == {CLIENT}
     assert guarded.webhook.count("spotgate_decisions_total", caller="unauthenticated") == 0

@@ -210,12 +210,7 @@ def write_overlay(directory: Path, *components: str) -> Path:
 
 
 def apply_configurations(
-    cluster: Cluster,
-    directory: Path,
-    port: int,
-    *,
-    component: str = PROVIDED,
-    own: Sequence[str] = (),
+    cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED, own: Sequence[str] = ()
 ) -> None:
     """Apply the CA and then the rules, for a webhook that listens on this port."""
     policies = directory / "policies"

@@ -218,7 +218,7 @@ class ListedInSpec(Model):
 
 
 class NodePoolReaderSpec(MachinesSpec):
-    """How to read one kind of node-pool resource. Expressions are JMESPath."""
+    """A reader of one kind of node-pool resource. Expressions are JMESPath."""
 
     listed_in: ListedInSpec | None = Field(default=None, description="The kind of file that lists this pool.")
     replaces: dict[KindName, StrictInt] = Field(

@@ -93,7 +93,7 @@ class GpuTaintSpec(TaintPatternSpec):
 
 
 class GpuSpec(Model):
-    """How Pods request GPUs, and how GPU nodes are tainted."""
+    """Requests of Pods for GPUs, and the taints of GPU nodes."""
 
     resources: GlobList = Field(default_factory=Globs, description="GPU resources (globs).")
     taints: tuple[GpuTaintSpec, ...] = Field(default=(), description="Taints of GPU nodes, for GPU Pods only.")
@@ -188,7 +188,7 @@ class CapacityProviderSpec(Model):
     )
     platform_taints: tuple[TaintSpec, ...] = Field(default=(), description="Taints of Arm or Windows nodes.")
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = Field(default=(), description="Taints that are never tolerated.")
-    gpu: GpuSpec = optional(GpuSpec, "How Pods request GPUs, and how GPU nodes are tainted.")
+    gpu: GpuSpec = optional(GpuSpec, "Requests of Pods for GPUs, and the taints of GPU nodes.")
     instance_types: InstanceTypesSpec = optional(InstanceTypesSpec, "Instance types by hardware. Globs ignore case.")
     machine_labels: tuple[MachineLabelSpec, ...] = Field(
         default=(), description="Labels for machine types and families. Default lists: `instanceTypes`."
