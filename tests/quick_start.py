@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final
 from tests.loading import cache_shipped_documents
 from webhook.commands import COMMANDS, command_parser, main
 from webhook.engine.bundle import load_bundle
+from webhook.rehearse.controlplane.process import WRAPPER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT: Final = Path(__file__).parents[1]
-IDLE_SECONDS: Final = 600
-"""The process ends when no program starts for this time: a killed test run doesn't stop it."""
 
 _CLIENT: Final = f"""\
 #!{sys.executable} -IS
@@ -43,7 +42,7 @@ def quick_spotgate() -> Iterator[Path]:
         (folder / "spotgate").write_text(_CLIENT)
         (folder / "spotgate").chmod(0o755)
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.quick_start", name],
+            [sys.executable, WRAPPER, str(os.getpid()), sys.executable, "-m", "tests.quick_start", name],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -67,7 +66,6 @@ def serve(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
         listener.listen()
-        listener.settimeout(IDLE_SECONDS)
         print("ready", flush=True)  # noqa: T201
         while True:
             connection, _ = listener.accept()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 
 from tests.controlplane.harness.clock import other_clock
+from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.webhook import SPOTGATE, WebhookError, ports_in
 from webhook.rehearse.controlplane.process import Process
 
@@ -36,11 +37,13 @@ class Replica:
     """A process of `spotgate serve`."""
 
     def __init__(self, number: int, directory: Path, flags: list[str], clock: str = "", *, hasty: bool = False) -> None:
-        program = [sys.executable, "-m", "tests.controlplane.harness.hasty"] if hasty else [str(SPOTGATE)]
-        command = [*program, "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+        program = [str(SPOTGATE)]
         if clock:
-            command = [*other_clock(clock), *command]
-        self.process = Process(f"spotgate-{number}", command, directory / f"spotgate-{number}.log")
+            hastily = [sys.executable, "-m", "tests.controlplane.harness.hasty"]
+            program = [*other_clock(clock), *(hastily if hasty else program)]
+        command = [*program, "serve", *flags, "--listen=127.0.0.1:0", "--ops=127.0.0.1:0"]
+        start = ForkedSpotgate if hasty and not clock else Process
+        self.process = start(f"spotgate-{number}", command, directory / f"spotgate-{number}.log")
         self.ready = False
         self.port = self.ops_port = 0
 

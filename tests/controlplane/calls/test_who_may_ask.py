@@ -13,9 +13,9 @@ import trustme
 
 from certs.authority import create_authority, issue_leaf
 from tests.controlplane.harness.api import Api, pods_in
+from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.webhook import NAMESPACE, SERVICE, Webhook, start_on_free_ports
 from tests.server.harness import put, write_policy
-from webhook.rehearse.controlplane.process import Process
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def guarded(bare_cluster: Cluster, tmp_path: Path, client_ca: trustme.CA) -> Ite
     put(tmp_path / "tls" / "tls.crt", pair.certificate_pem.decode())
     put(tmp_path / "tls" / "tls.key", pair.key_pem.decode())
     client_ca.cert_pem.write_to_path(tmp_path / "client-ca.crt")
-    process = Process("spotgate", (), tmp_path / "spotgate.log")
+    process = ForkedSpotgate("spotgate", (), tmp_path / "spotgate.log")
     flags = [
         f"--policies={tmp_path / 'policies'}",
         f"--tls-cert={tmp_path / 'tls' / 'tls.crt'}",

@@ -21,15 +21,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.builders import node_pool
+from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.populate import nodes_of
 from tests.controlplane.harness.webhook import MANIFESTS, NAMESPACE, SPOTGATE
-from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
+    from webhook.rehearse.controlplane.process import Process
 
 JSON = dict[str, Any]
 
@@ -47,7 +48,7 @@ class Controllers:
     """Two candidates, each a process that uses a token of the shipped ServiceAccount."""
 
     cluster: Cluster
-    processes: list[Process]
+    processes: Sequence[Process]
 
     def start(self) -> None:
         """Start all candidates."""
@@ -91,7 +92,7 @@ def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
     if port:
         kubeconfig.write_text(kubeconfig.read_text().replace(cluster.credentials.url, f"https://127.0.0.1:{port}"))
     processes = [
-        Process(
+        ForkedSpotgate(
             "controller",
             (str(SPOTGATE), "controller", f"--kubeconfig={kubeconfig}", "--ops=127.0.0.1:0"),
             cluster.directory / f"controller-{number}.log",

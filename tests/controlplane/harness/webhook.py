@@ -31,16 +31,17 @@ import yaml
 from certs.authority import create_authority, issue_leaf
 from tests.builders import labeled, node_pool, pod
 from tests.controlplane.harness.api import NODE_POOLS, Api, accepted, pods_in
+from tests.controlplane.harness.forked import ForkedSpotgate
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED
 from webhook.policy.document import policy_files
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS
-from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.controlplane.harness.cluster import Cluster
+    from webhook.rehearse.controlplane.process import Process
 
 SPOTGATE = Path(sys.executable).with_name("spotgate")
 MANIFESTS = Path(__file__).parents[3] / "manifests"
@@ -152,7 +153,7 @@ class Webhook:
 def install_webhook(cluster: Cluster, own: Sequence[str] = ()) -> Iterator[Webhook]:
     """Install spotgate with these folders of additional policies, and remove it at the end. Raise WebhookError, KubectlError."""
     directory = cluster.directory / "webhook"
-    process = Process("spotgate", (), directory / "spotgate.log")
+    process = ForkedSpotgate("spotgate", (), directory / "spotgate.log")
     with contextlib.ExitStack() as stack:
         flags = [*stack.enter_context(apply_base(cluster, directory)), *(f"--policies={folder}" for folder in own)]
         stack.callback(process.kill)

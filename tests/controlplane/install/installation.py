@@ -15,9 +15,9 @@ import yaml
 
 from tests.builders import labeled, pod
 from tests.controlplane.harness.api import Answer, Api, pods_in
+from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.pages import Terminal, commands, sections
 from tests.controlplane.harness.webhook import CONFIGURATIONS, NAMESPACE, Webhook, start_on_free_ports
-from webhook.rehearse.controlplane.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Installation:
     @contextlib.contextmanager
     def replica(self, *certificate: str) -> Iterator[Webhook]:
         """Run a replica with the flags of the Deployment's Pods."""
-        process = Process("spotgate", (), self.folder / "spotgate.log")
+        process = ForkedSpotgate("spotgate", (), self.folder / "spotgate.log")
         flags = [
             *self.policies(),
             *certificate,
