@@ -69,6 +69,7 @@ async def measure(
             for fault in faults:
                 report(fault.name)
                 tallies[fault.name] = load.tally = tally = Tally()
+                await load.answered()  # this fault must not break a write that counts for the previous one
                 seen = log.stat().st_size
                 await fault.act(scene)
                 await asyncio.sleep(_SHORT_SETTLE if short else _SETTLE)
