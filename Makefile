@@ -57,8 +57,7 @@ mutants: venv ## Measure the mutation score of engine, rules, capacity, and poli
 # Five workers even on two processors, because each waits more than half of the time. GOGC and GOMAXPROCS reduce the CPU
 # time of the servers: about twenty run at once.
 test-cluster: venv ## Run the tests that need a real API server; the first run builds it, which takes minutes
-	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m "not alone" tests/controlplane tests/rehearse
-	$(ASSETS) GOGC=400 $(BIN)/pytest -m alone tests/controlplane/install
+	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 tests/controlplane tests/rehearse
 
 image: venv ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image

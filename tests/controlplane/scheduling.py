@@ -31,6 +31,7 @@ LONGEST = (
     "floor/floor",
     SHARED[2],
     "live",
+    "install/chaos",
     "run",
     SHARED[1],
     "rehearse/scenarios",

@@ -211,9 +211,15 @@ def write_overlay(directory: Path, *components: str) -> Path:
 
 
 def apply_configurations(
-    cluster: Cluster, directory: Path, port: int, *, component: str = PROVIDED, own: Sequence[str] = ()
+    cluster: Cluster,
+    directory: Path,
+    port: int,
+    *,
+    component: str = PROVIDED,
+    own: Sequence[str] = (),
+    timeout_seconds: int | None = None,
 ) -> None:
-    """Apply the CA and then the rules, for a webhook that listens on this port."""
+    """Apply the CA and then the rules, for a webhook that listens on this port, optionally with a different timeout."""
     policies = directory / "policies"
     if component != SELF_MANAGED:
         authority = [f"--ca-file={directory / 'ca.crt'}"] if component == PROVIDED else []
@@ -222,7 +228,8 @@ def apply_configurations(
     if component == CERT_MANAGER:
         cluster.kubectl("annotate", KINDS, SERVICE, f"cert-manager.io/inject-ca-from={NAMESPACE}/{SERVICE}")
         cluster.kubectl("wait", FILLED, f"--timeout={START_SECONDS:.0f}s", KINDS, SERVICE)
-    rules = render_configurations(policies, port, *(f"--policies={folder}" for folder in own))
+    flags = [f"--policies={folder}" for folder in own]
+    rules = render_configurations(policies, port, *flags, timeout_seconds=timeout_seconds)
     cluster.kubectl("apply", *OF_RULES, "--filename=-", documents=rules)
 
 
@@ -270,12 +277,14 @@ def ports_in(log: Path) -> tuple[int, int] | None:
 
 
 @functools.cache
-def render_configurations(policies: Path, port: int, *flags: str) -> str:
-    """Return the output of `spotgate webhook-config`, with this port."""
+def render_configurations(policies: Path, port: int, *flags: str, timeout_seconds: int | None = None) -> str:
+    """Return the output of `spotgate webhook-config`, with this port and timeout."""
     with contextlib.redirect_stdout(io.StringIO()) as rendered:
         assert main(["webhook-config", f"--policies={policies}", *flags]) == 0
     documents = list(yaml.safe_load_all(rendered.getvalue()))
     for document in documents:
         for webhook in document["webhooks"]:
             webhook["clientConfig"]["service"]["port"] = port  # an ExternalName Service maps no ports
+            if timeout_seconds:
+                webhook["timeoutSeconds"] = timeout_seconds
     return yaml.safe_dump_all(documents)

@@ -22,7 +22,6 @@ SECONDS = 300
 """The faults take 40 s on an idle machine."""
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(SECONDS, func_only=True)
 @pytest.mark.usefixtures("binaries")
 def test_wrong_verdicts_are_counted_by_kind() -> None:
