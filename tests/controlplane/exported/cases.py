@@ -244,10 +244,9 @@ def scale(name: str, replicas: int) -> JSON:
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
-TOO_MANY = Case("too many", DENY, of_size(6))
 SIZED = [
     Case("as many as allowed", ALLOW, of_size(5)),
-    TOO_MANY,
+    Case("too many", DENY, of_size(6)),
     Case("too many with an excluded name", ALLOW, of_size(6, "large")),
     Case("more than before", DENY, of_size(7, "s1"), of_size(0, "s1"), "UPDATE"),
     Case("too many by break-glass", ALLOW, of_size(6, "web", BREAK_GLASS), groups=("firefighters",)),
@@ -283,8 +282,11 @@ KEPT = [
 ]
 
 TWO = {"a": "x", "b": "y"}
+LAST = Case("a condition on the namespace", DENY, config("t1", {}, TWO))
+"""A request that the last exported policy denies."""
+
 TIERED = [
-    Case("a condition on the namespace", DENY, config("t1", {}, TWO)),
+    LAST,
     Case("a validation after a condition on the namespace", ALLOW, config("t1", {}, {"a": "x"})),
     Case("another condition that is false", ALLOW, config("t1", {}, {})),
     Case(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.controlplane.exported.cases import ALLOW, CASES, DENY, EVERYTHING, NAMESPACES, TOO_MANY, WARN, Case
+from tests.controlplane.exported.cases import ALLOW, CASES, DENY, EVERYTHING, LAST, NAMESPACES, WARN, Case
 from tests.controlplane.harness.kubectl import as_list
 from tests.controlplane.parity.answers import ADMINISTRATOR, connect
 from webhook.capacity.view import ClusterView
@@ -75,12 +75,12 @@ def outcomes(cluster: Cluster, bundle: Bundle) -> Outcomes:
         before = {case.name: _store(server, case) for case in CASES if case.old is not None}
         for case in CASES:
             result.of_spotgate[case.name] = _judged(bundle, server, case, before.get(case.name))
-        stack.callback(_wait_until, lambda: _verdict(*_ask(server, TOO_MANY)) == ALLOW)
+        stack.callback(_wait_until, lambda: _verdict(*_ask(server, LAST)) == ALLOW)
         stack.callback(kubectl.run, "delete", "--wait=false", "--filename=-", documents=as_list(*exported))
         for policy in exported:
             status, body, _ = server.send("POST", _collection(server, policy), policy, ADMINISTRATOR)
             assert status == HTTPStatus.CREATED, body["message"]
-        _wait_until(lambda: _verdict(*_ask(server, TOO_MANY)) == DENY)  # the last policy denies it, so all are active
+        _wait_until(lambda: _verdict(*_ask(server, LAST)) == DENY)  # the API server activates policies in order
         for case in CASES:
             status, body, warnings = _ask(server, case)
             result.of_kubernetes[case.name] = _verdict(status, body, warnings)
