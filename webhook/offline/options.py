@@ -90,7 +90,7 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--against",
         metavar="REF",
-        help="evaluate the changes since the branch left REF as UPDATE, CREATE, and DELETE",
+        help="evaluate as UPDATE, CREATE, or DELETE what changed since the branch left REF",
     )
 
 

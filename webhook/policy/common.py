@@ -348,7 +348,7 @@ class TargetingSpec(PolicySpec):
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ()
-    """The cluster's CapacityProviders, if spotgate finds no pools or Nodes of any."""
+    """The cluster's CapacityProviders, which spotgate uses if it finds no pools or Nodes of any provider."""
     tolerating_is_targeting: Flag = False
     """Whether a Pod that tolerates a spot taint by name targets spot."""
 

@@ -27,11 +27,12 @@ missing facts:
   --state contain node pools, but not all, use --partial. Old objects of UPDATEs come from --state.
 
 defaults:
-  Built-in kinds get the defaults of Kubernetes 1.37. Fields that only a cluster sets are missing.
+  Built-in kinds get the defaults of Kubernetes 1.37, whatever --kubernetes-version is. Fields that
+  only a cluster sets are missing.
 
 skipped files:
   In folders: hidden files, node_modules, files without a top-level `apiVersion` and `kind`, and
-  Helm templates. Everywhere: kustomizations, their patches, and policy files.
+  Helm templates. Everywhere: kustomization files, their patches, and policy files.
 
 project file:
   .spotgate.yaml in the folder of the first PATH, or above it, sets policies, state, cluster, partial,
