@@ -21,7 +21,7 @@ from rich.console import Console
 
 from bench.chaos.cert_manager import cert_manager, mounted_certificate
 from bench.chaos.faults import FAULTS, SHORT
-from bench.chaos.load import MEANINGS, RATE, Load, Outcome, Tally
+from bench.chaos.load import MEANINGS, Load, Outcome, Tally
 from bench.chaos.scene import Fault, Scene
 from bench.chaos.service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
@@ -36,12 +36,16 @@ from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_RATE: Final = 20
+_SHORT_RATE: Final = 10
+"""Writes per second. A short run shares the machine with other tests."""
+
 _SETTLE: Final = 3.0
 _SHORT_SETTLE: Final = 1.0
 """Seconds after a fault that still count for it, to include its late effects."""
 
 _SHORT_TIMEOUT: Final = 10
-"""Seconds that the API server waits for an answer in a short run, which shares the machine with other tests."""
+"""Seconds that the API server waits for an answer in a short run."""
 
 _BEGINS: Final = 60.0
 """Seconds to wait until the API server calls spotgate."""
@@ -54,7 +58,7 @@ async def measure(
     cluster: Cluster, directory: Path, flags: list[str], faults: list[Fault], component: str, *, short: bool
 ) -> dict[str, Tally]:
     """Run the faults one after another, under load. Return the outcomes of the writes during each fault."""
-    service, load = Service(directory, flags, hasty=short), Load(cluster)
+    service, load = Service(directory, flags, hasty=short), Load(cluster, _SHORT_RATE if short else _RATE)
     kubeconfig = directory / next(flag for flag in flags if flag.startswith("--kubeconfig=")).partition("=")[2]
     api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
     scene = Scene(cluster, service, load, directory, kubeconfig, api_server)
@@ -96,11 +100,11 @@ async def wait_until_right(load: Load) -> None:
     raise WebhookError(f"wrong outcomes after {_BEGINS:.0f} s: {load.tally.examples}")
 
 
-def table(tallies: dict[str, Tally]) -> Section:
+def table(tallies: dict[str, Tally], *, rate: int) -> Section:
     """Return the table of wrong verdicts."""
     others = [outcome for outcome in Outcome if outcome is not Outcome.RIGHT]
     return Section(
-        title=f"{RATE} writes a second, {REPLICAS} replicas",
+        title=f"{rate} writes a second, {REPLICAS} replicas",
         columns=("fault", "writes", *others, "median ms", "p99 ms"),
         rows=[
             (
@@ -174,7 +178,7 @@ def main() -> None:
         f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
         f"{platform.machine()}; load average {before:.1f} before."
     )
-    show(console, table(tallies))
+    show(console, table(tallies, rate=_SHORT_RATE if options.short else _RATE))
     for name, tally in tallies.items():
         for (write, outcome), message in tally.examples.items():
             console.print(f"- {name}: {write}: {outcome}: {message[:300]}")
