@@ -48,6 +48,7 @@ async def following(
         await api.close()  # first: otherwise, a canceled watch closes its connection later, and nothing waits for it
         run.cancel()
         await asyncio.wait([run])
+        await asyncio.sleep(0.1)  # aiohttp closes a connection that was being established, and waits for the server
 
 
 async def until(condition: Callable[[], object]) -> None:
