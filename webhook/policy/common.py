@@ -5,7 +5,7 @@ Docstrings of models and fields are published: ``spotgate schema`` prints them f
 
 import re
 from datetime import date
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -105,11 +105,6 @@ class Model(BaseModel):
         if value is None:
             raise ValueError("is empty; set a value, or remove the field")
         return value
-
-
-def optional(model: type[BaseModel], description: str) -> Any:
-    """Return a field that defaults to the model with all its defaults."""
-    return Field(default=model.model_construct(), description=description)
 
 
 def _off_for_false(value: object) -> object:

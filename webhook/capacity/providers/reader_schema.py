@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
-from webhook.policy.common import Flag, Model, NonEmpty, Seconds, optional
+from webhook.policy.common import Flag, Model, NonEmpty, Seconds
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
@@ -24,9 +24,6 @@ def _spec_field(path: str) -> QueryPath:
 
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers share expressions
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
-_CONTROLLER_FIELDS: Final = (
-    "Fields of `spec` that only controllers write. Changes are evaluated only if an entry reads them."
-)
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "unknown"],
     EnumDescriptions(
@@ -44,12 +41,14 @@ EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 class CapacityReaderSpec(Model):
     """The field or the requirements that determine a pool's capacity type."""
 
-    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the field.")
-    label: LabelKey | None = Field(
-        default=None, description="Instead of `from`: the label that the requirements restrict."
-    )
-    values: dict[str, CapacityName] = Field(description="The capacity type of each value. Case-insensitive.")
-    default: CapacityName = Field(description="The capacity type if the field is empty or missing.")
+    from_: JMESPath | None = Field(default=None, alias="from")
+    """JMESPath of the field."""
+    label: LabelKey | None = None
+    """Instead of `from`: the label that the requirements restrict."""
+    values: dict[str, CapacityName]
+    """The capacity type of each value. Case-insensitive."""
+    default: CapacityName
+    """The capacity type if the field is empty or missing."""
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
@@ -71,39 +70,54 @@ class CapacityReaderSpec(Model):
 class AcceleratorsReaderSpec(Model):
     """The fields that describe the GPUs of a pool's nodes, in addition to the instance type."""
 
-    type: JMESPath | None = Field(default=None, description="JMESPath of the accelerator.")
-    count: JMESPath | None = Field(default=None, description="JMESPath of the number of accelerators per node.")
-    when: JMESPath | None = Field(default=None, description="JMESPath that is true if the nodes have GPUs.")
+    type: JMESPath | None = None
+    """JMESPath of the accelerator."""
+    count: JMESPath | None = None
+    """JMESPath of the number of accelerators per node."""
+    when: JMESPath | None = None
+    """JMESPath that is true if the nodes have GPUs."""
 
 
 class SizedBySpec(Model):
     """Another resource, in the pool's namespace, that sets the number of nodes."""
 
-    group: ApiGroup = Field(examples=["example.com"], description="API group; '' is the core group.")
-    versions: tuple[NonEmpty, ...] = Field(min_length=1, description="API versions.")
-    kind: KindName = Field(examples=["NodeScaler"], description="Kind.")
-    resource: ResourceName = Field(description="Plural resource name.")
-    scale: Flag = Field(default=False, description="The resource has the scale subresource.")
-    pool: JMESPath = Field(description="JMESPath of the pool's name. No result: the object sizes no pool of this kind.")
-    desired: JMESPath = Field(description="JMESPath of the number of nodes.")
-    autoscaling: JMESPath | None = Field(
-        default=None, description="JMESPath of a boolean: an autoscaler sizes the pool."
-    )
-    cluster: JMESPath | None = Field(default=None, description="JMESPath of the pool's cluster, if the pool lacks it.")
-    controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
+    group: ApiGroup = Field(examples=["example.com"])
+    """API group; '' is the core group."""
+    versions: tuple[NonEmpty, ...] = Field(min_length=1)
+    """API versions."""
+    kind: KindName = Field(examples=["NodeScaler"])
+    """Kind."""
+    resource: ResourceName
+    """Plural resource name."""
+    scale: Flag = False
+    """The resource has the scale subresource."""
+    pool: JMESPath
+    """JMESPath of the pool's name. No result: the object sizes no pool of this kind."""
+    desired: JMESPath
+    """JMESPath of the number of nodes."""
+    autoscaling: JMESPath | None = None
+    """JMESPath of a boolean: an autoscaler sizes the pool."""
+    cluster: JMESPath | None = None
+    """JMESPath of the pool's cluster, if the pool lacks it."""
+    controller_fields: tuple[SpecField, ...] = ()
+    """Fields of `spec` that only controllers write. Changes are evaluated only if an entry reads them."""
 
 
 class SizeReaderSpec(Model):
     """The fields for the current and the maximum size of a pool."""
 
-    desired: JMESPath | None = Field(default=None, description="JMESPath of the number of nodes.")
-    sized_by: SizedBySpec | None = Field(default=None, description="Another resource that sets the size.")
-    autoscaling: JMESPath | None = Field(
-        default=None, description="JMESPath of a boolean: an autoscaler sizes the pool."
-    )
-    maximum: JMESPath | None = Field(default=None, description="JMESPath of the autoscaler's maximum.")
-    unlimited: Flag = Field(default=False, description="A missing maximum means no limit.")
-    limits: JMESPath | None = Field(default=None, description="JMESPath of the total limits: resource -> quantity.")
+    desired: JMESPath | None = None
+    """JMESPath of the number of nodes."""
+    sized_by: SizedBySpec | None = None
+    """Another resource that sets the size."""
+    autoscaling: JMESPath | None = None
+    """JMESPath of a boolean: an autoscaler sizes the pool."""
+    maximum: JMESPath | None = None
+    """JMESPath of the autoscaler's maximum."""
+    unlimited: Flag = False
+    """A missing maximum means no limit."""
+    limits: JMESPath | None = None
+    """JMESPath of the total limits: resource -> quantity."""
 
     @model_validator(mode="after")
     def _says_the_size(self) -> Self:
@@ -115,20 +129,29 @@ class SizeReaderSpec(Model):
 class UnusableSpec(Model):
     """A condition under which a pool provides no nodes."""
 
-    when: JMESPath = Field(description="JMESPath of the condition. True unless the result is empty, false, or null.")
-    because: NonEmpty = Field(description="The message to users.")
-    passing: Flag = Field(default=False, description="The condition is temporary: spot Pods can wait.")
+    when: JMESPath
+    """JMESPath of the condition. True unless the result is empty, false, or null."""
+    because: NonEmpty
+    """The message to users."""
+    passing: Flag = False
+    """The condition is temporary: spot Pods can wait."""
 
 
 class GraceWindowSpec(Model):
     """The time that a pool's Pods have to stop, if it differs from the provider's."""
 
-    when: JMESPath | None = Field(default=None, description="JMESPath that is true if the time applies.")
-    budget_seconds: Seconds | None = Field(default=None, description="The time that Pods have to stop.")
-    from_: JMESPath | None = Field(default=None, alias="from", description="JMESPath of the time: 90 or 1m30s.")
-    reserved: JMESPath | None = Field(default=None, description="JMESPath of the time reserved for critical Pods.")
-    safety_margin_seconds: Seconds = Field(description="Seconds to subtract.")
-    note: str = Field(default="", description="A note on versions.")
+    when: JMESPath | None = None
+    """JMESPath that is true if the time applies."""
+    budget_seconds: Seconds | None = None
+    """The time that Pods have to stop."""
+    from_: JMESPath | None = Field(default=None, alias="from")
+    """JMESPath of the time: 90 or 1m30s."""
+    reserved: JMESPath | None = None
+    """JMESPath of the time reserved for critical Pods."""
+    safety_margin_seconds: Seconds
+    """Seconds to subtract."""
+    note: str = ""
+    """A note on versions."""
 
     @model_validator(mode="after")
     def _says_the_time(self) -> Self:
@@ -155,10 +178,10 @@ class GraceWindowSpec(Model):
 class PoolGraceSpec(Model):
     """The fields of a pool that determine how long its Pods have to stop."""
 
-    windows: tuple[GraceWindowSpec, ...] = Field(
-        default=(), description="The first that applies replaces `gracePeriod`."
-    )
-    limit: JMESPath | None = Field(default=None, description="JMESPath of a Pod's maximum: seconds or a duration.")
+    windows: tuple[GraceWindowSpec, ...] = ()
+    """The first that applies replaces `gracePeriod`."""
+    limit: JMESPath | None = None
+    """JMESPath of a Pod's maximum: seconds or a duration."""
 
     def read(self, results: QueryResults, usual: tuple[int, int]) -> tuple[int, int] | None:
         """Return the seconds that a pool's Pods have to stop, and the safety margin to subtract.
@@ -174,89 +197,112 @@ class PoolGraceSpec(Model):
 class MachinesSpec(Model):
     """The fields of a resource that describe the machines of its nodes. Expressions are JMESPath."""
 
-    group: ApiGroup = Field(examples=["example.com"], description="API group.")
-    versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1, description="API versions.")
-    kind: KindName = Field(examples=["NodePool"], description="Kind.")
-    resource: ResourceName = Field(examples=["nodepools"], description="Plural resource name.")
+    group: ApiGroup = Field(examples=["example.com"])
+    """API group."""
+    versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1)
+    """API versions."""
+    kind: KindName = Field(examples=["NodePool"])
+    """Kind."""
+    resource: ResourceName = Field(examples=["nodepools"])
+    """Plural resource name."""
     capacity: CapacityReaderSpec | None = Field(
-        default=None,
-        examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}],
-        description="How to determine the capacity type of the nodes.",
+        default=None, examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}]
     )
-    instance_type: JMESPath | None = Field(default=None, description="One or more instance types. '*' means unknown.")
-    several_types: Flag = Field(default=False, description="Warn if a spot pool has only one `instanceType`.")
-    accelerators: AcceleratorsReaderSpec = optional(AcceleratorsReaderSpec, "Other fields that describe GPUs.")
-    known_labels: dict[LabelKey, JMESPath] = Field(default={}, description="Implicit labels: key -> value.")
-    zones: JMESPath | None = Field(default=None, description="One or more zones, as in `topology.kubernetes.io/zone`.")
-    labels_spot_nodes: Flag = Field(default=True, description="The spot nodes have `spotNodeLabels`.")
-    own_spot_labels: JMESPath | None = Field(
-        default=None, description="If `labelsSpotNodes` is false: a map of the spot nodes' labels."
-    )
+    """How to determine the capacity type of the nodes."""
+    instance_type: JMESPath | None = None
+    """One or more instance types. '*' means unknown."""
+    several_types: Flag = False
+    """Warn if a spot pool has only one `instanceType`."""
+    accelerators: AcceleratorsReaderSpec = AcceleratorsReaderSpec.model_construct()
+    """Other fields that describe GPUs."""
+    known_labels: dict[LabelKey, JMESPath] = Field(default={})
+    """Implicit labels: key -> value."""
+    zones: JMESPath | None = None
+    """One or more zones, as in `topology.kubernetes.io/zone`."""
+    labels_spot_nodes: Flag = True
+    """The spot nodes have `spotNodeLabels`."""
+    own_spot_labels: JMESPath | None = None
+    """If `labelsSpotNodes` is false: a map of the spot nodes' labels."""
 
 
 class MachineTemplateSpec(MachinesSpec):
     """A template from which other objects create machines. An unused template isn't a pool."""
 
-    capacity: CapacityReaderSpec = Field(description="How to determine the capacity type of the nodes.")
+    capacity: CapacityReaderSpec
+    """How to determine the capacity type of the nodes."""
 
 
 class TemplateSpec(Model):
     """An object, in the pool's namespace, that describes the machines of the pool's nodes."""
 
-    from_: JMESPath = Field(
-        alias="from", description="JMESPath of the reference to the object, with `kind` and `name`."
-    )
-    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1, description="The possible kinds.")
-    default: CapacityName = Field(default="on-demand", description="The capacity type for references to other kinds.")
+    from_: JMESPath = Field(alias="from")
+    """JMESPath of the reference to the object, with `kind` and `name`."""
+    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1)
+    """The possible kinds."""
+    default: CapacityName = "on-demand"
+    """The capacity type for references to other kinds."""
 
 
 class ListedInSpec(Model):
     """A kind of file that lists pools, with the same group and versions. No API server serves it."""
 
-    kind: KindName = Field(description="Kind. The object's name is the cluster's name.")
-    field: NonEmpty = Field(description="The field with the list of pools.")
+    kind: KindName
+    """Kind. The object's name is the cluster's name."""
+    field: NonEmpty
+    """The field with the list of pools."""
 
 
 class NodePoolReaderSpec(MachinesSpec):
     """A reader of one kind of node-pool resource. Expressions are JMESPath."""
 
-    listed_in: ListedInSpec | None = Field(default=None, description="The kind of file that lists this pool.")
-    replaces: dict[KindName, StrictInt] = Field(
-        default={},
-        examples=[{"NodeSet": 2023}],
-        description="Earlier kinds in its API group, which `check` skips -> the year they were replaced.",
-    )
-    namespaced: Flag = Field(default=False, description="The resource is namespaced.")
-    scale: Flag = Field(default=False, description="The resource has the scale subresource.")
-    when: JMESPath | None = Field(
-        default=None, description="True for the objects of this entry, if several entries read one kind."
-    )
-    requirements: JMESPath | None = Field(default=None, description="A list of {key, operator, values} for labels.")
-    template: TemplateSpec | None = Field(
-        default=None, description="Instead of `capacity`: the object that defines it."
-    )
-    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}], description="The size of the pool.")
-    pool_name: JMESPath | None = Field(
-        default=None,
-        description="The pool's name on its nodes; `` `null` `` if nodes don't name their pool. Default: the object's.",
-    )
-    cluster: JMESPath | None = Field(default=None, description="The cluster of its nodes, if it can be another one.")
-    cluster_namespace: JMESPath | None = Field(default=None, description="Cluster namespace. Default: the pool's.")
-    cluster_path: JMESPath | None = Field(default=None, description="The provider's path of the cluster.")
-    chosen_by: LabelKey | None = Field(default=None, description="Only Pods that select it by this label run there.")
-    uses_pools: JMESPath | None = Field(default=None, description="Names of other pools whose nodes it uses.")
-    taints: JMESPath | None = Field(default=None, description="A list of {key, value, effect}.")
-    taint_texts: Flag = Field(default=False, description="Taints are strings: key=value:Effect.")
-    taint_effects: dict[NonEmpty, EffectName] = Field(
-        default={name: name for name in get_args(EffectName)}, description="Effect in the pool -> effect in Kubernetes."
-    )
-    without_platform_taints: JMESPath | None = Field(default=None, description="True if nodes lack `platformTaints`.")
-    labels: JMESPath | None = Field(default=None, description="A map of its nodes' labels.")
-    labels_complete: Flag = Field(default=False, description="Its nodes have only the declared labels.")
-    label_domains: tuple[NonEmpty, ...] = Field(default=(), description="Domains of labels for nodes. Default: all.")
-    grace_period: PoolGraceSpec = optional(PoolGraceSpec, "The time that the pool gives its Pods to stop.")
-    unusable: tuple[UnusableSpec, ...] = Field(default=(), description="Conditions under which it provides no nodes.")
-    controller_fields: tuple[SpecField, ...] = Field(default=(), description=_CONTROLLER_FIELDS)
+    listed_in: ListedInSpec | None = None
+    """The kind of file that lists this pool."""
+    replaces: dict[KindName, StrictInt] = Field(default={}, examples=[{"NodeSet": 2023}])
+    """Earlier kinds in its API group, which `check` skips -> the year they were replaced."""
+    namespaced: Flag = False
+    """The resource is namespaced."""
+    scale: Flag = False
+    """The resource has the scale subresource."""
+    when: JMESPath | None = None
+    """True for the objects of this entry, if several entries read one kind."""
+    requirements: JMESPath | None = None
+    """A list of {key, operator, values} for labels."""
+    template: TemplateSpec | None = None
+    """Instead of `capacity`: the object that defines it."""
+    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}])
+    """The size of the pool."""
+    pool_name: JMESPath | None = None
+    """The pool's name on its nodes; `` `null` `` if nodes don't name their pool. Default: the object's."""
+    cluster: JMESPath | None = None
+    """The cluster of its nodes, if it can be another one."""
+    cluster_namespace: JMESPath | None = None
+    """Cluster namespace. Default: the pool's."""
+    cluster_path: JMESPath | None = None
+    """The provider's path of the cluster."""
+    chosen_by: LabelKey | None = None
+    """Only Pods that select it by this label run there."""
+    uses_pools: JMESPath | None = None
+    """Names of other pools whose nodes it uses."""
+    taints: JMESPath | None = None
+    """A list of {key, value, effect}."""
+    taint_texts: Flag = False
+    """Taints are strings: key=value:Effect."""
+    taint_effects: dict[NonEmpty, EffectName] = Field(default={name: name for name in get_args(EffectName)})
+    """Effect in the pool -> effect in Kubernetes."""
+    without_platform_taints: JMESPath | None = None
+    """True if nodes lack `platformTaints`."""
+    labels: JMESPath | None = None
+    """A map of its nodes' labels."""
+    labels_complete: Flag = False
+    """Its nodes have only the declared labels."""
+    label_domains: tuple[NonEmpty, ...] = ()
+    """Domains of labels for nodes. Default: all."""
+    grace_period: PoolGraceSpec = PoolGraceSpec.model_construct()
+    """The time that the pool gives its Pods to stop."""
+    unusable: tuple[UnusableSpec, ...] = ()
+    """Conditions under which it provides no nodes."""
+    controller_fields: tuple[SpecField, ...] = ()
+    """Fields of `spec` that only controllers write. Changes are evaluated only if an entry reads them."""
 
     @model_validator(mode="after")
     def _says_the_capacity(self) -> Self:
