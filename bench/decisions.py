@@ -16,7 +16,7 @@ from bench.figures import Section, percentile
 from examples.apiserver import Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
-from webhook.engine.engine import decide_on, needs
+from webhook.engine.engine import decide_on
 from webhook.engine.response import respond
 from webhook.model.review import decode_review
 from webhook.offline.manifests.state import FileState
@@ -48,7 +48,6 @@ class Case:
         index = self.bundle.index
         request = decode_review(self.data)
         route = index.route(self.phase, request)
-        needs(route)
         decision = decide_on(route, request, index, Context(phase=self.phase, now=utc_now(), view=self.view))
         return respond(request.uid, decision, self.phase)
 

@@ -25,7 +25,6 @@ from tests.engine.rules import (
     validate,
 )
 from webhook.capacity.view import Needs
-from webhook.engine.engine import needs
 from webhook.model.decision import Decision, Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.match import Matcher, ResourceRule
@@ -210,9 +209,12 @@ def test_a_requests_needs_come_from_the_matching_policies() -> None:
         policy(Finds(), needs=Needs(namespaces=True)),
         policy(JudgesPools(), name="p", rules=(POOLS,), needs=Needs(pools=True, fresh=True)),
     )
-    assert needs(both.route(Phase.VALIDATE, request(POD))) == Needs(namespaces=True)
-    assert needs(both.route(Phase.VALIDATE, request({}, group="example.com", resource="pools"))).fresh
-    assert needs(both.route(Phase.VALIDATE, request({}, resource="secrets"))) == Needs()
+    requests = (request(POD), request({}, group="example.com", resource="pools"), request({}, resource="secrets"))
+    pod, pools, secret = (both.route(Phase.VALIDATE, review) for review in requests)
+    assert pod is not None
+    assert pools is not None
+    assert (pod.needs, pools.needs) == (Needs(namespaces=True), Needs(pools=True, fresh=True))
+    assert secret is None
 
 
 def test_a_decision_has_no_steps_without_a_trace() -> None:

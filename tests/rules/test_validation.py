@@ -26,7 +26,7 @@ from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import EvaluationError
 from webhook.engine.bundle import load_bundle
-from webhook.engine.engine import decide, needs
+from webhook.engine.engine import decide
 from webhook.engine.lint import warnings
 from webhook.model.decision import NO_TRACE, Finding, Outcome
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
@@ -125,7 +125,9 @@ def test_only_facts_that_an_expression_names_are_needed(spec: JSON, asked: Needs
     request = Request(
         uid="u", operation="CREATE", kind=GroupVersionKind(), resource=GroupVersionResource("", "v1", "pods")
     )
-    assert needs(index.route(Phase.VALIDATE, request)) == asked
+    route = index.route(Phase.VALIDATE, request)
+    assert route is not None
+    assert route.needs == asked
 
 
 # Pod templates

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.base.caching import identity_cache
-from webhook.capacity.providers.query import at
 from webhook.cel.checks import check
 from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
@@ -27,6 +26,7 @@ from webhook.cel.mistakes import failed, refused, wrong_type
 from webhook.cel.reads import Reads
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
+from webhook.kube.layouts import member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -235,7 +235,7 @@ class Language:
         Each variable is JSON, `NOT_KNOWN`, or `HAS_NUL`. Values of the same object share the budget of ``like``. Values
         of a part of an object get a budget in proportion to their share of the object's ``part_of`` bytes.
         """
-        fields = {name: value for name, path in _FIELDS if (value := at(values, path)) is not None}
+        fields = {name: value for name, path in _FIELDS if (value := member(values, path)) is not None}
         converted = Values(self._environment.Activation({**fields, **values}), values)
         if like is not None:
             converted.budget = like.budget

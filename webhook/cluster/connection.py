@@ -15,7 +15,6 @@ import yaml
 from webhook.base.exits import CannotJudgeError
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from webhook.cluster.api import Api, ApiError
@@ -30,14 +29,6 @@ class Connection:
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False
-
-
-def add_connection(parser: ArgumentParser) -> None:
-    """Add ``--kubeconfig`` and ``--context``, with kubectl's defaults."""
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig; default: $KUBECONFIG, else ~/.kube/config"
-    )
-    parser.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
 
 
 async def connect(kubeconfig: Path | None, context: str | None = None) -> Api:

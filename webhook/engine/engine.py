@@ -26,13 +26,11 @@ from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding,
 from webhook.model.review import MalformedObjectError, changes_metadata_only
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
-from webhook.rules.protocol import NO_NEEDS
 from webhook.rules.subject import Subject, template_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.capacity.view import Needs
     from webhook.engine.index import Index, Policy, Route
     from webhook.kube.layouts import FoundTemplate
     from webhook.kube.templates import Workload
@@ -42,11 +40,6 @@ if TYPE_CHECKING:
 
 VIOLATIONS_AT_MOST: Final = 100
 """Violations of one policy on one object. Users can't read more, and 60,000 labels must not take seconds."""
-
-
-def needs(route: Route | None) -> Needs:
-    """Return the cluster state to fetch before deciding a request of this route."""
-    return route.needs if route is not None else NO_NEEDS
 
 
 def decide(request: Request, index: Index, context: Context) -> Decision:

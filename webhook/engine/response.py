@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from msgspec.structs import replace
 
-from webhook.base.text import printable
+from webhook.base.text import listed, printable
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.model.decision import Outcome
@@ -89,8 +89,7 @@ def _messages(findings: Iterable[Finding]) -> Iterator[str]:
     for first, *others in alike.values():
         text = first.message()
         if places := [other.field for other in others if other.field]:
-            rest = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
-            text += f"\n  Also at {', '.join(places[:_PLACES])}{rest}."
+            text += f"\n  Also at {listed(places, _PLACES)}."
         yield printable(text, keep="\n")
 
 

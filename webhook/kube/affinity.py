@@ -51,11 +51,9 @@ class Term(msgspec.Struct, frozen=True):
         """Return whether the term admits nodes that have these labels, and no label with one of the ``absent`` keys."""
         answer = Tristate.UNKNOWN if self.fields else Tristate.YES
         for requirement in self.requirements:
-            holds = _holds(requirement, labels, absent)
-            if holds is Tristate.NO:
-                return Tristate.NO
-            if holds is Tristate.UNKNOWN:
-                answer = Tristate.UNKNOWN
+            answer = min(answer, _holds(requirement, labels, absent))
+            if answer is Tristate.NO:
+                break
         return answer
 
     def demands(self, keys: Collection[str]) -> bool:
@@ -93,12 +91,7 @@ def constrained(spec: PodSpec) -> bool:
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
     """Return whether at least one term admits nodes with these labels. See `Term.admits`."""
-    answer = Tristate.NO
-    for term in terms:
-        answer = max(answer, term.admits(labels, absent))
-        if answer is Tristate.YES:
-            break
-    return answer
+    return max((term.admits(labels, absent) for term in terms), default=Tristate.NO)
 
 
 def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:

@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import Final
 
 from webhook.kube.filling import TABLES, AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
+from webhook.kube.tolerations import NO_EXECUTE
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """The maps of strings, where an empty string is a valid value."""
 
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _MAPS: Final = TEXTS | _QUANTITIES
-
-_NO_EXECUTE: Final = "NoExecute"
 
 
 def drop_nulls(value: AnyJSON) -> None:
@@ -82,10 +81,10 @@ def default_tolerations(pod: AnyJSON) -> None:
     keys = {
         str(toleration.get("key") or "")
         for toleration in tolerations
-        if (toleration.get("effect") or _NO_EXECUTE) == _NO_EXECUTE
+        if (toleration.get("effect") or NO_EXECUTE) == NO_EXECUTE
     }
     added = [
-        {"key": key, "operator": "Exists", "effect": _NO_EXECUTE, "tolerationSeconds": 300}
+        {"key": key, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": 300}
         for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
         if keys.isdisjoint((key, ""))
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
-from webhook.kube.selectors import LabelSelector
+from webhook.kube.selectors import LabelSelector, matches
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
     def covers(self, labels: Mapping[str, str]) -> bool:
         """Return whether the budget covers Pods in its namespace with these labels."""
-        return self.selector is not None and self.selector.matches(labels)
+        return self.selector is not None and matches(self.selector, labels)
 
     def least(self, replicas: int) -> int:
         """Return how many of the replicas must stay available."""
@@ -110,19 +110,14 @@ def budget_from(value: dict[str, Any]) -> DisruptionBudget:
 
 def _read(budget: _Budget) -> DisruptionBudget:
     spec = budget.spec
-    selector = spec.selector
+    selector: LabelSelector | None = None
+    if spec.selector is not None:  # an empty selector matches every Pod in the namespace
+        labels = ((key, "In", frozenset((value,))) for key, value in (spec.selector.matchLabels or {}).items())
+        written = spec.selector.matchExpressions or ()
+        selector = (*labels, *((item.key, item.operator, frozenset(item.values or ())) for item in written))
     return DisruptionBudget(
         name=budget.metadata.name,
-        selector=None if selector is None else _compiled(selector),
+        selector=selector,
         min_available=spec.minAvailable,
         max_unavailable=spec.maxUnavailable,
     )
-
-
-def _compiled(selector: _Selector) -> LabelSelector:
-    """Compile the selector of a budget. An empty selector matches every Pod in the namespace."""
-    labels = ((key, "In", (value,)) for key, value in (selector.matchLabels or {}).items())
-    expressions = (
-        (expression.key, expression.operator, expression.values or ()) for expression in selector.matchExpressions or ()
-    )
-    return LabelSelector((*labels, *expressions))

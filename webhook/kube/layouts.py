@@ -33,11 +33,6 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     spec: Steps | None = None
     whole: bool = False
 
-    @classmethod
-    def template(cls, path: Steps) -> Source:
-        """Return the source for the pod template at a path."""
-        return cls(metadata=(*path, "metadata"), spec=(*path, "spec"), whole=True)
-
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """The paths of a Pod's fields, relative to the template path.
@@ -207,7 +202,7 @@ def steps_of(text: str) -> Steps:
     return steps
 
 
-def member(value: object, path: Steps) -> object:
+def member(value: Any, path: Steps) -> Any:
     """Return the value at a path of member names, or None."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None

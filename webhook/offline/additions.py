@@ -49,12 +49,7 @@ def field_at(path: FieldPath) -> str:
     return field_path(path).replace(f'["{_END}"]', "[+]")
 
 
-def as_yaml(value: object) -> str:
-    """Format a value as YAML in block style."""
-    return dump(value, width=_WIDTH)
-
-
 def as_field(field: str, value: object) -> str:
     """Format a field and its value as YAML."""
-    shown = as_yaml(value)
+    shown = dump(value, width=_WIDTH)
     return f"{field}:\n{indent(shown, '    ')}" if isinstance(value, dict | list) else f"{field}: {shown}"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from webhook.base.terminal import complain
 from webhook.offline.git import base_of
 from webhook.offline.judge import written_identity
-from webhook.offline.manifests.files import ManifestFile, holds_helm_templates, is_wanted, is_wanted_file
+from webhook.offline.manifests.files import ManifestFile, holds_helm_templates, is_manifest, is_wanted
 from webhook.offline.manifests.kustomizations import Rendered, is_kustomization, patches_of
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ class Changes:
         """Return whether a search of ``top`` would read the file."""
         folders = list(file.parents)[: len(file.relative_to(top).parts) - 1]
         return (
-            is_wanted_file(file, top, self._ignored)
-            and all(is_wanted(folder, top, self._ignored) for folder in folders)
+            is_manifest(file.name)
+            and all(is_wanted(place, top, self._ignored) for place in (file, *folders))
             and not holds_helm_templates(Path(path).parent, lambda chart: chart.as_posix() in self._base.files)
         )
 

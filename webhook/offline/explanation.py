@@ -15,15 +15,16 @@ from webhook.capacity.placement.supply import can_be_spot, marks_of
 from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.capacity.providers.query import at
+from webhook.kube.layouts import member
 from webhook.model.decision import ENGINE, Outcome
 from webhook.model.review import decode_object, is_null
 from webhook.offline.additions import addition_of
+from webhook.offline.report import alike
 from webhook.policy.terms import Enforcement
 from webhook.reclaim.timeline import reclaims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
@@ -80,7 +81,7 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     def source(*queries: Query | None) -> str:
         places = ((query, query.place(value)) for query in queries if query is not None)
         sources = (
-            f"no {place}" if place == query.field and at(value, query.path) is None else place
+            f"no {place}" if place == query.field and member(value, query.path) is None else place
             for query, place in places
         )
         return "; ".join(dict.fromkeys(sources))
@@ -105,10 +106,10 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
     assumption = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{assumption}", source(reader.cluster))
-    taints = dict.fromkeys((*pool.taints, *provider.platform_taints_of(pool, pool.labels)))
-    yield PoolFact("taints", _listed(map(str, taints)), source(reader.taints, reader.without_platform_taints))
+    taints = dict.fromkeys(map(str, (*pool.taints, *provider.platform_taints_of(pool, pool.labels))))
+    yield PoolFact("taints", ", ".join(taints) or "none", source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
-    yield PoolFact("labels of nodes", _listed(labels), source(reader.labels))
+    yield PoolFact("labels of nodes", ", ".join(labels) or "none", source(reader.labels))
     spot_taints = (str(spec.taint) for spec in provider.spot_node_taints if spec.declared_pools)
     spot_labels = (f"{key}={text}" for key, text in marks_of(provider, pool))
     if can_be_spot(pool, provider) and (added := ", ".join((*spot_taints, *spot_labels))):
@@ -123,10 +124,6 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("time to stop", f"{seconds} s{free}", "from the pool" if own else f"of every {provider.title} pool")
     for problem in pool.problems:
         yield PoolFact("can't be read", problem)
-
-
-def _listed(items: Iterable[str]) -> str:
-    return ", ".join(items) or "none"
 
 
 VERBS: Final = {
@@ -273,10 +270,8 @@ def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, .
     """
     steps: dict[tuple[str, str], tuple[str, ...]] = {}
     for decision in (trace.validation, trace.mutation):
-        phase_steps: dict[tuple[str, str], dict[str, None]] = {}
-        for policy, where, text in decision.steps:
-            phase_steps.setdefault((policy, where), {})[text] = None
-        steps |= {key: tuple(texts) for key, texts in phase_steps.items()}
+        by_place = alike(decision.steps, lambda step: step[:2])
+        steps |= {place: tuple(dict.fromkeys(text for *_, text in same)) for place, same in by_place.items()}
     return steps
 
 

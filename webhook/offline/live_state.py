@@ -6,17 +6,16 @@ Import this module only with a kubeconfig: its imports take a third of a second.
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import merge_pools
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.cluster.discovery import ServedResource
 from webhook.cluster.resources import read_cluster
 from webhook.model.review import OPERATIONS
 from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
@@ -137,9 +136,12 @@ async def _find(
         resource = kinds.resource(manifest)
         if resource is None or not manifest.name or not _is_looked_at(resource, bundle):
             return None
+        served = ServedResource(resource=resource, version=manifest.version, verbs=frozenset())
+        within = quote(manifest.namespace, safe="") if resource.namespaced else ""
+        path = f"{served.path_in(within)}/{quote(manifest.name, safe='')}"
         async with slots:
             try:
-                value = await _get(api, manifest, resource)
+                value = await api.find(path, dict, _ANSWER)
             except ApiError as error:
                 text = f"the cluster's version of this object can't be read: {error}"
                 problems.append(manifest.problem((), text))
@@ -147,20 +149,6 @@ async def _find(
         return None if value is None else replace(manifest, value=value)
 
     return await asyncio.gather(*map(find, sent))
-
-
-async def _get(api: Api, manifest: Manifest, resource: Resource) -> dict[str, Any] | None:
-    """Return the object as stored in the cluster, or None if it doesn't exist. Raise ApiError."""
-    within = f"/namespaces/{quote(manifest.namespace, safe='')}" if resource.namespaced else ""
-    prefix = f"/apis/{resource.group}" if resource.group else "/api"
-    path = f"{prefix}/{manifest.version}{within}/{resource.plural}/{quote(manifest.name, safe='')}"
-    try:
-        async with api.get(path, aiohttp.ClientTimeout(total=_ANSWER)) as response:
-            return msgspec.json.decode(await response.read(), type=dict[str, Any])
-    except ApiError as error:
-        if error.status == HTTPStatus.NOT_FOUND:
-            return None
-        raise
 
 
 def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:

@@ -125,13 +125,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
     add_cluster(cluster)
-    cluster.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="read a live cluster and the objects in it; writes nothing",
-    )
-    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    add_connection(cluster, "read a live cluster and the objects in it; writes nothing")
     cluster.add_argument("--partial", action="store_true", help="the cluster has more node pools than the files show")
     request = parser.add_argument_group("the request that the webhook would see")
     request.add_argument("--user", default="", help="user name; default: unknown, and exemptions by user don't apply")
@@ -149,6 +143,14 @@ def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> No
     """Add ``--policies PATH``, a repeatable flag."""
     text = f"policy files or folders; {default}"
     add_list(parser, "--policies", "PATH", text, policies_path)
+
+
+def add_connection(
+    group: argparse._ActionsContainer, text: str = "the kubeconfig; default: $KUBECONFIG, else ~/.kube/config"
+) -> None:
+    """Add ``--kubeconfig``, with this help, and ``--context``. Without a kubeconfig, kubectl's defaults apply."""
+    group.add_argument("--kubeconfig", metavar="FILE", type=Path, help=text)
+    group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
 
 
 def add_list(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
-from webhook.base.text import described
+from webhook.base.text import described, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,9 +72,8 @@ def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[s
         groups = {problem.text: [problem] for problem in condensed(chain.from_iterable(groups.values()))}
     lines = []
     for first, *others in islice(groups.values(), LINES_AT_MOST):
-        named = ", ".join(problem.place for problem in others[:_LISTED])
-        more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-        lines.append(f"{first} (also at {named}{more})" if others else str(first))
+        places = listed((problem.place for problem in others), _LISTED)
+        lines.append(f"{first} (also at {places})" if others else str(first))
     if len(groups) > LINES_AT_MOST:
         lines.append(f"and {len(groups) - LINES_AT_MOST} more problems, which are not shown; correct these first")
     return lines

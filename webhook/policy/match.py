@@ -9,12 +9,13 @@ from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
-from webhook.kube.selectors import LabelSelector
+from webhook.kube.selectors import could_match_with_others, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
+    from webhook.kube.selectors import LabelSelector
     from webhook.model.review import Request
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec, MatchSpec, ResourceRuleSpec
 
@@ -32,8 +33,8 @@ def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
     """Return the compiled label selector, or None for a missing or empty selector, which selects everything."""
     if spec is None or not (spec.match_labels or spec.match_expressions):
         return None
-    equal = ((key, "In", (value,)) for key, value in spec.match_labels.items())
-    return LabelSelector([*equal, *((item.key, item.operator, item.values) for item in spec.match_expressions)])
+    equal = ((key, "In", frozenset((value,))) for key, value in spec.match_labels.items())
+    return (*equal, *((item.key, item.operator, frozenset(item.values)) for item in spec.match_expressions))
 
 
 def namespace_of(request: Request) -> str | None:
@@ -86,7 +87,7 @@ class Matcher:
     def could_select_with_others(self, namespace_labels: Mapping[str, str]) -> bool:
         """Return whether ``namespaceSelector`` could select the namespace if it had more labels than these."""
         selector = self._namespace_selector
-        return selector is not None and selector.could_match_with_others(namespace_labels)
+        return selector is not None and could_match_with_others(selector, namespace_labels)
 
     def why_not(
         self,
@@ -105,10 +106,10 @@ class Matcher:
             if left_out := self.why_not_in(namespace):
                 return left_out
             selector = self._namespace_selector
-            if selector is not None and namespace_labels is not None and not selector.matches(namespace_labels()):
+            if selector is not None and namespace_labels is not None and not matches(selector, namespace_labels()):
                 return f"match.namespaceSelector does not select {_named(namespace)}"
         selector = self._object_selector
-        if selector is not None and not any(selector.matches(object_labels) for object_labels in labels()):
+        if selector is not None and not any(matches(selector, object_labels) for object_labels in labels()):
             return "match.objectSelector does not select the object"
         return ""
 
@@ -167,7 +168,7 @@ class Exemption:
                 return part
         # Select by the new labels: an update that removes the label also ends the exemption.
         if self._object_selector is not None and not (
-            request.sub_resource in SAME_OBJECT and self._object_selector.matches(next(iter(labels()), {}))
+            request.sub_resource in SAME_OBJECT and matches(self._object_selector, next(iter(labels()), {}))
         ):
             return "objectSelector"
         return ""

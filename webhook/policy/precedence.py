@@ -147,9 +147,8 @@ def _are_disjoint(one: DecidingSpec, other: DecidingSpec) -> bool:
 
 def _demanded(selector: LabelSelectorSpec | None) -> dict[str, frozenset[str]]:
     """Return the values that the selector's ``In`` requirements accept, by label key."""
-    compiled = compile_selector(selector)
     demanded: dict[str, frozenset[str]] = {}
-    for key, operator, values in compiled.requirements if compiled is not None else ():
+    for key, operator, values in compile_selector(selector) or ():
         if operator == "In":
             demanded[key] = values & demanded.get(key, values)
     return demanded

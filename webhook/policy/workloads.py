@@ -151,5 +151,6 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
 
 
 def _source(item: InheritedSpec) -> Source:
-    template = item.template
-    return Source(metadata=item.metadata, spec=item.spec) if template is None else Source.template(template)
+    if (path := item.template) is not None:
+        return Source(metadata=(*path, "metadata"), spec=(*path, "spec"), whole=True)
+    return Source(metadata=item.metadata, spec=item.spec)

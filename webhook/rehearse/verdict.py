@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import counted
+from webhook.base.text import listed
 from webhook.rehearse.result import INDEXES_FAILED
 
 if TYPE_CHECKING:
@@ -61,9 +62,8 @@ def expected_of(result: Rehearsal) -> str:
     """Return the Pods that are expected to stop with their nodes, or an empty string if there are none."""
     workloads = [workload for workload in result.workloads if workload.goes_with_nodes]
     pods = counted(sum(workload.lost for workload in workloads), "Pod")
-    names = ", ".join(f"{workload.kind} {workload.name}" for workload in workloads[:_NAMED])
-    more = f" and {len(workloads) - _NAMED} more" if len(workloads) > _NAMED else ""
-    return f"Expected: {pods} of DaemonSets or static Pods stop with the nodes: {names}{more}" if workloads else ""
+    names = listed((f"{workload.kind} {workload.name}" for workload in workloads), _NAMED)
+    return f"Expected: {pods} of DaemonSets or static Pods stop with the nodes: {names}" if workloads else ""
 
 
 def _affected(workload: WorkloadResult) -> int:

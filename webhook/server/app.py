@@ -22,7 +22,7 @@ from webhook.engine.engine import decide_on
 from webhook.engine.response import errored, respond
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
-from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, where
+from webhook.server.log import TEXT_LENGTH, Repeats, log, log_decision, log_failure
 from webhook.server.request_reader import JSON_TYPE, UNAUTHENTICATED, RejectedError, RequestReader, identify, too_busy
 
 if TYPE_CHECKING:
@@ -271,17 +271,11 @@ class Webhook:
         except TimeoutError:
             why = f"The node pools could not be read within {seconds:.1f} s."
         except Exception as error:  # noqa: BLE001 - whatever the cause, the pools are unknown
-            log.error("reading the cluster failed", error=type(error).__name__, where=where(error))
+            log_failure("reading the cluster failed", error)
             why = "Reading the node pools failed."
         return replace(state.view(), pools=None, why_unknown=why, remedy="try again")
 
     def _bug(self, request: Request, phase: Phase, error: Exception) -> web.Response:
         self._metrics.count("errors", phase.value)
-        log.error(
-            "bug",
-            uid=request.uid[:TEXT_LENGTH],
-            phase=phase,
-            error=type(error).__name__,
-            where=where(error),
-        )
+        log_failure("bug", error, uid=request.uid[:TEXT_LENGTH], phase=phase)
         return web.Response(status=500, body=errored(request.uid, 500, _INTERNAL_ERROR), content_type=JSON_TYPE)

@@ -121,6 +121,11 @@ def where(error: BaseException) -> list[str]:
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
+def log_failure(event: str, error: BaseException, **fields: object) -> None:
+    """Log an exception by its type and frames, without its text, which may quote an object."""
+    log.error(event, **fields, error=type(error).__name__, where=where(error))
+
+
 def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Log an error that no coroutine handled (for `asyncio.loop.set_exception_handler`)."""
     error = context.get("exception")

@@ -18,7 +18,6 @@ from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.view import ClusterView  # noqa: TC001 - as above
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
-from webhook.kube.selectors import LabelSelector
 from webhook.model.patch import Operation
 from webhook.model.review import Request, is_null
 from webhook.rules.context import Phase  # noqa: TC001
@@ -184,18 +183,6 @@ def _redact(value: Any, key: str = "") -> Any:
     return {**shown, "value": REDACTED} if key == "env" and "value" in shown else shown
 
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, LabelSelector):
-        return [(key, operator, sorted(values)) for key, operator, values in value.requirements]
-    raise NotImplementedError(f"{type(value).__name__} can't be recorded")
-
-
-def _from_json(kind: type, value: Any) -> Any:
-    if kind is LabelSelector:
-        return LabelSelector(msgspec.convert(value, list[tuple[str, str, list[str]]]))
-    raise NotImplementedError(f"{kind.__name__} is not recorded")
-
-
 _patch_decoder: Final = msgspec.json.Decoder(list[Operation])
-_encoder: Final = msgspec.json.Encoder(enc_hook=_as_json, order="deterministic")
-_decoder: Final = msgspec.json.Decoder(Recorded, dec_hook=_from_json)
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_decoder: Final = msgspec.json.Decoder(Recorded)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import CONFIGURATIONS, read_webhooks
-from webhook.server.log import log, where
+from webhook.server.log import log, log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class Registered:
                 self.outdated = None
             except Exception as error:  # noqa: BLE001 - a failed comparison must not stop the server
                 self.outdated = None
-                log.error("webhook configurations not compared", error=type(error).__name__, where=where(error))
+                log_failure("webhook configurations not compared", error)
             await asyncio.sleep(seconds)
 
     def _note(self, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> None:

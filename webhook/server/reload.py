@@ -20,7 +20,7 @@ from webhook.offline.manifests.state import StateErrors
 from webhook.policy.document import files_below
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import Context, Phase, utc_now
-from webhook.server.log import log, where
+from webhook.server.log import log, log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,7 +95,7 @@ class Reloader:
         except (PolicyErrors, StateErrors) as errors:
             log.error("policies not loaded", problems=str(errors).splitlines())
         except Exception as error:  # noqa: BLE001 - whatever the error, the active policies stay
-            log.error("policies not loaded", error=type(error).__name__, where=where(error))
+            log_failure("policies not loaded", error)
         else:
             self._note_removed(snapshot.bundle)
             self.snapshot = snapshot

@@ -15,6 +15,7 @@ from certs.authority import self_signed
 from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
+from webhook.base.exits import CANNOT_JUDGE
 from webhook.capacity.view import ClusterView, FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
 from webhook.engine.bundle import SHIPPED, load_bundle
@@ -42,9 +43,6 @@ _BACKLOG: Final = 1024
 """The maximum number of connections that wait to be accepted. Linux also limits it (net.core.somaxconn, 4096)."""
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster hasn't been read yet.", remedy="try again in a few seconds")
-
-_UNUSABLE: Final = 2
-"""The exit code if the server can't start."""
 
 
 class Address(NamedTuple):
@@ -127,7 +125,7 @@ def serve(options: ServeOptions) -> int:
         return uvloop.run(_serve(options, certificate, reloader))
     except (PolicyErrors, StateErrors, CertificateProblem, UnusableCredentialsError, OSError) as error:
         print(error, file=sys.stderr)  # noqa: T201
-        return _UNUSABLE
+        return CANNOT_JUDGE
     finally:
         flush_log()
 

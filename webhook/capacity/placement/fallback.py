@@ -82,9 +82,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def needs(self, spot: Pool) -> tuple[FallbackNeed, ...]:
         """Return the fallback requirements of this spot pool."""
-        needs: tuple[FallbackNeed, ...] = ()
         if (required := self.by_provider.get(spot.provider)) is not None:
-            needs = (FallbackNeed(required),)
+            needs: tuple[FallbackNeed, ...] = (FallbackNeed(required),)
         else:
             fallback = self.providers[spot.provider].fallback
             needs = tuple(FallbackNeed(spec.require, Outcome[spec.outcome.upper()], spec.because) for spec in fallback)

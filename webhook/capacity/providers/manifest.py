@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.capacity.providers.query import at
+from webhook.kube.layouts import member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ def on_demand_manifest(
     on_demand = _BOOLEANS.get(reader.capacity.on_demand.casefold(), reader.capacity.on_demand)
     queries = (reader.labels, reader.taints, reader.zones) if like is not None else ()
     plain = (query for query in queries if query is not None and query.plain)
-    shared = ((query, value) for query in plain if (value := _without_spot(at(like or {}, query.path))))
+    shared = ((query, value) for query in plain if (value := _without_spot(member(like or {}, query.path))))
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     version = f"{reader.group}/{reader.versions[0]}"
     manifest: dict[str, Any] = {"apiVersion": version, "kind": reader.kind, "metadata": metadata}

@@ -211,3 +211,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         name = self.name or "(without a name)"
         return f"{self.kind} {self.namespace}/{name}" if self.namespace else f"{self.kind} {name}"
+
+
+def superchip_on_spot(pool: Pool | None) -> bool:
+    """Return whether the pool is spot, and of an instance type that can't be spot."""
+    return pool is not None and pool.spot and pool.superchip

@@ -15,6 +15,7 @@ from jmespath.exceptions import JMESPathError
 
 from webhook.base.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
 from webhook.base.placeholders import placeholder_before
+from webhook.kube.layouts import member
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class _Interpreter(visitor.TreeInterpreter):
     def visit_path(self, node: Any, value: Any) -> Any:
         """Return the value at a field path. `_prepared` combines the steps for its fields into one node."""
         self._steps += len(node["value"])
-        return at(value, node["value"])
+        return member(value, node["value"])
 
 
 class Query:
@@ -122,7 +123,7 @@ class Query:
         Raise OverBoundError if the expression takes too many steps.
         """
         if self._tree is None:
-            return at(value, self.path), ""
+            return member(value, self.path), ""
         try:
             return _Interpreter().visit(self._tree, value), ""
         except _TooManyStepsError:
@@ -130,13 +131,13 @@ class Query:
             raise OverBoundError(place, f"{place} has too many items") from None
         except _ERRORS:
             place = self._from(value, None)
-            missing = at(value, tuple(place.split("."))) is None
+            missing = member(value, tuple(place.split("."))) is None
             return None, f"{place} is missing" if missing else f"{place} has an unexpected value"
 
     def answer(self, value: Mapping[str, Any]) -> tuple[Any, str]:
         """Return the result of `search`. Also fail if a parent of a field isn't a map."""
         for path in self._parents:
-            parent = at(value, path)
+            parent = member(value, path)
             if parent is not None and not isinstance(parent, dict):
                 return None, f"{'.'.join(path)} is {placeholder_before(parent)}not a map"
         try:
@@ -149,17 +150,9 @@ class Query:
         return self.field if self.plain else self._from(value, self(value))
 
     def _from(self, value: Mapping[str, Any], result: object) -> str:
-        contents = [(path, content) for path in self.paths if (content := at(value, path)) is not None]
+        contents = [(path, content) for path in self.paths if (content := member(value, path)) is not None]
         same = (path for path, content in contents if content is result)
         return ".".join(next(same, contents[0][0] if contents else self.path))
-
-
-def at(value: Mapping[str, Any], path: QueryPath) -> Any:
-    """Return the value at a field path. Return None if the path doesn't exist."""
-    content: Any = value
-    for name in path:
-        content = content.get(name) if isinstance(content, dict) else None
-    return content
 
 
 def _parents(text: str) -> tuple[tuple[str, ...], ...]:

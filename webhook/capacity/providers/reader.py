@@ -13,12 +13,13 @@ from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.query import QueryResults, at
+from webhook.capacity.providers.query import QueryResults
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
 from webhook.kube.containers import ARCH_LABEL
+from webhook.kube.layouts import member
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class _PoolParser(QueryResults):
     def pool(self) -> Pool:
         """Return the pool that the object declares. Never raise because of its contents."""
         reader, value = self._reader, self.value
-        name = _text(at(value, ("metadata", "name"))) or _text(at(value, ("metadata", "generateName")))
-        namespace = _text(at(value, ("metadata", "namespace")))
+        name = _text(member(value, ("metadata", "name"))) or _text(member(value, ("metadata", "generateName")))
+        namespace = _text(member(value, ("metadata", "namespace")))
         # The name of a template isn't the name of a pool.
         labels = self._labels("" if reader.is_template else name)
         if reader.chosen_by:
@@ -159,7 +160,7 @@ class _PoolParser(QueryResults):
             marked=reader.labels_spot_nodes,
             own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
             is_template=reader.is_template,
-            deleting=bool(at(value, ("metadata", "deletionTimestamp"))),
+            deleting=bool(member(value, ("metadata", "deletionTimestamp"))),
             problems=tuple(self.problems),
         )
         return pool if pool.template is None else with_template(pool, None)
@@ -187,7 +188,7 @@ class _PoolParser(QueryResults):
         if placeholder := placeholder_in(written):
             problem = f"has the placeholder {placeholder}"
         elif not written:
-            problem = "is missing" if at(self.value, tuple(where.split("."))) is None else "names no instance type"
+            problem = "is missing" if member(self.value, tuple(where.split("."))) is None else "names no instance type"
         elif not all(isinstance(name, str) and name for name in several):
             problem = "has items that are not strings" if types else "is not text"
         else:
@@ -236,7 +237,7 @@ class _PoolParser(QueryResults):
         queries = [query for query in (where.type, where.count, where.when) if query is not None]
         unread = any(map(self.is_unread, queries))
         for query, answer in ((where.type, kind), (where.count, count)) if count != 0 else ():
-            if query is not None and answer is None and at(self.value, query.path) not in (None, []):
+            if query is not None and answer is None and member(self.value, query.path) not in (None, []):
                 self.note(f"{query.field} has no accelerators with a type and a count")
                 unread = True
         named = kind or "" if count != 0 else ""
@@ -318,10 +319,10 @@ class _PoolParser(QueryResults):
         if template is None:
             return None
         reference = self.ask(template.from_)
-        kind = _text(at(reference, ("kind",)))
+        kind = _text(member(reference, ("kind",)))
         if kind and kind not in {spec.kind for spec in template.kinds}:
             return None
-        return kind, namespace, _text(at(reference, ("name",)))
+        return kind, namespace, _text(member(reference, ("name",)))
 
     def _cluster(self, namespace: str, name: str) -> tuple[str, str]:
         """Return the pool's cluster from `cluster_of`. Return empty strings for this cluster, or if the pool has none.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.cluster.connection import Connection, add_connection, missing_rules, run_on_cluster
+from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.formats import add_output, outputs_of, write_report
-from webhook.offline.options import add_cluster, add_policies, options_of, read_policies, resource_name
+from webhook.offline.options import add_cluster, add_connection, add_policies, options_of, read_policies, resource_name
 from webhook.offline.report import Report, policy_kinds_of, policy_warnings
 
 if TYPE_CHECKING:

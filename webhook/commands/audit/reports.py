@@ -21,6 +21,7 @@ from webhook.cluster.connection import as_rules
 from webhook.cluster.source import pages
 from webhook.commands.audit.run import PAGE_SECONDS
 from webhook.formats.policyreport import SUMMARY, result_of
+from webhook.offline.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -81,14 +82,12 @@ def report_kinds(served: Iterable[ServedResource]) -> ReportKinds:
 
 def reports_of(report: Report) -> Iterator[tuple[str, JSON]]:
     """Yield each namespace with failures and the fields of its report; an empty namespace means cluster-scoped."""
-    failing: dict[str, list[JSON]] = {}
-    for result in report.results:
-        if report.fails(result):
-            shown = result_of(result, report.kinds.get(result.policy, ""))
-            del shown["properties"]["file"]
-            failing.setdefault(result.namespace, []).append(shown)
+    failing = alike(filter(report.fails, report.results), lambda result: result.namespace)
     for namespace, results in failing.items():
-        yield namespace, report_fields(results)
+        shown = [result_of(result, report.kinds.get(result.policy, "")) for result in results]
+        for fields in shown:
+            del fields["properties"]["file"]
+        yield namespace, report_fields(shown)
 
 
 def report_fields(results: Sequence[JSON]) -> JSON:

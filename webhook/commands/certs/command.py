@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import as_json, complain, counted, show
-from webhook.cluster.connection import Connection, add_connection, run_on_cluster
-from webhook.offline.options import add_table_or_json, object_name, options_of
+from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.offline.options import add_connection, add_table_or_json, object_name, options_of
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:

@@ -179,7 +179,7 @@ def _node(timeline: ReclaimTimeline, scale: float) -> Iterator[Line]:
         column, mark = round(seconds * scale), f"├{name}"
         if name == "removal":
             mark, column = f"{name}┤", max(column - len(name), 0)
-        line = f"{line:<{column}}{mark}" if len(line) <= column else f"{line}{mark}"
+        line = f"{line:<{column}}{mark}"
     yield [(f"{'  node':<{_NAME}}", ""), (line, "dim")]
 
 

@@ -16,6 +16,7 @@ from webhook.documents.yaml_writer import dump_documents
 from webhook.engine.lint import too_wide
 from webhook.offline.options import (
     add_cluster,
+    add_connection,
     add_kubernetes_version,
     add_list,
     add_namespace,
@@ -69,8 +70,7 @@ def configure(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster, for map")
     manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", manifests, Path)
-    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help="read a live cluster")
-    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    add_connection(cluster, "read a live cluster")
     add_cluster(cluster)
     add_kubernetes_version(parser)
 

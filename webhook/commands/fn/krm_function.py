@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
+from webhook.kube.filling import mapping
 from webhook.model.decision import Outcome
 from webhook.offline.additions import addition_of
 from webhook.offline.inputs import read_objects
@@ -72,9 +73,7 @@ class ResourceList:
         value: Any = self.value
         for step in path[:2]:
             value = value[step]
-        for member in ("metadata", "annotations"):
-            value = value.get(member) if isinstance(value, dict) else None
-        annotations = value if isinstance(value, dict) else {}
+        annotations = mapping(value, "metadata", "annotations")
         for prefix in (f"internal.{_GROUP}", _GROUP):
             file, index = annotations.get(f"{prefix}/path"), annotations.get(f"{prefix}/index")
             if isinstance(file, str) and file:

@@ -16,7 +16,16 @@ from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.kube.quantity import amount_of
-from webhook.offline.options import add_cluster, add_list, add_policies, object_name, options_of, path, read_policies
+from webhook.offline.options import (
+    add_cluster,
+    add_connection,
+    add_list,
+    add_policies,
+    object_name,
+    options_of,
+    path,
+    read_policies,
+)
 from webhook.rehearse.compare import compare
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy
@@ -99,9 +108,7 @@ def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
     has = "Nodes, node pools, PodDisruptionBudgets, running Pods; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
-    read = "read a live cluster, without Secrets and ConfigMaps"
-    cluster.add_argument("--kubeconfig", metavar="FILE", type=Path, help=read)
-    cluster.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
+    add_connection(cluster, "read a live cluster, without Secrets and ConfigMaps")
     add_cluster(cluster)
 
 

@@ -173,12 +173,12 @@ def _below(top: Path, ignored: Ignored, manifest_files: ManifestFiles) -> Iterat
                 manifest_files.left_out.append(Path(link))
         below += (_shown(entry) for entry in reversed(folders) if not entry.is_symlink())
         files = [
-            file for file in entries if not _is_folder(file) and (_is_manifest(file.name) or file.name in _RENDERABLE)
+            file for file in entries if not _is_folder(file) and (is_manifest(file.name) or file.name in _RENDERABLE)
         ]
         if ignored.globs:
             files = [file for file in files if not ignored.covers(Path(file.path), top)]
         manifest_files.renderable += (_shown(file) for file in files if file.name in _RENDERABLE)
-        files = [file for file in files if _is_manifest(file.name)]
+        files = [file for file in files if is_manifest(file.name)]
         if files and holds_helm_templates(Path(folder).absolute(), Path.is_file):
             manifest_files.left_to_others += map(_shown, files)
         elif files:
@@ -216,12 +216,8 @@ def is_wanted(path: Path, top: Path, ignored: Ignored) -> bool:
     return not path.name.startswith(".") and path.name not in _NEVER and not ignored.covers(path, top)
 
 
-def is_wanted_file(path: Path, top: Path, ignored: Ignored) -> bool:
-    """Return whether to read a file below ``top``: it is visible, and has the suffix of a manifest."""
-    return _is_manifest(path.name) and is_wanted(path, top, ignored)
-
-
-def _is_manifest(name: str) -> bool:
+def is_manifest(name: str) -> bool:
+    """Return whether a file with this name is visible, and has the suffix of a manifest."""
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
 
-_NONE_IGNORED: Final = Ignored(Globs(()))
-
 PROBLEMS_AT_MOST: Final = 100
 """The maximum number of reported problems of a file: more than a user fixes before the next run. A file of 64 MiB can
 have about 10 million."""
@@ -187,7 +185,7 @@ def read_manifests(paths: Iterable[str | Path]) -> Manifests:
 
     A path is a file, a folder (every ``*.yaml``, ``*.yml``, and ``*.json`` below), or ``-`` for standard input.
     """
-    sources = find_manifest_files(paths, _NONE_IGNORED)
+    sources = find_manifest_files(paths, Ignored(Globs()))
     manifests = Manifests(skipped=len(sources.left_to_others))
     for problem in (*sources.problems, *sources.dangling):
         manifests.lose(problem, None)

@@ -43,10 +43,6 @@ DEFAULT_NAMESPACE: Final = "default"
 class StateErrors(Exception):  # noqa: N818 - several errors
     """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(problem_lines(self.problems)))
-
 
 class FileState(FixedState):
     """The `ClusterState` that files describe, read once. The caller watches the files.
@@ -57,7 +53,7 @@ class FileState(FixedState):
     def __init__(self, paths: Iterable[Path], providers: Mapping[str, Provider]) -> None:
         manifests = read_manifests(paths)
         if manifests.problems:
-            raise StateErrors(manifests.problems)
+            raise StateErrors("\n".join(problem_lines(manifests.problems)))
         super().__init__(view_of(manifests.objects, providers, complete=True))
 
 

@@ -5,11 +5,11 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
+from webhook.kube.tolerations import NO_EXECUTE
 from webhook.policy.common import EnforcementWord, KindPatterns, Level, Model, NonEmpty, PolicySpec, Seconds
 from webhook.policy.schema_annotations import EnumDescriptions
 from webhook.policy.terms import Enforcement
 
-_NO_EXECUTE: Final = "NoExecute"
 _EVICT: Final = "node.coreweave.cloud/evict"
 _RESERVED: Final = "node.coreweave.cloud/reserved"
 _LOCK: Final = "sunk.coreweave.com/lock"
@@ -49,8 +49,8 @@ class EvictionStrategySpec(PolicySpec):
     graceful: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true")
     """The label of Pods that get their full grace period."""
     bypassing_taints: tuple[TaintPatternSpec, ...] = (
-        TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=_NO_EXECUTE),
-        TaintPatternSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
+        TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=NO_EXECUTE),
+        TaintPatternSpec.model_construct(key=_RESERVED, effect=NO_EXECUTE),
     )
     """Taints. A Pod that tolerates one of them is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
@@ -69,10 +69,10 @@ class EvictionStrategySpec(PolicySpec):
     sunk_domain: NonEmpty = "sunk.coreweave.com"
     """The domain of SUNK's keys."""
     sunk_taints: tuple[TaintSpec, ...] = (
-        TaintSpec.model_construct(key=_LOCK, value="true", effect=_NO_EXECUTE),
+        TaintSpec.model_construct(key=_LOCK, value="true", effect=NO_EXECUTE),
         TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
         TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
-        TaintSpec.model_construct(key=_RESERVED, effect=_NO_EXECUTE),
+        TaintSpec.model_construct(key=_RESERVED, effect=NO_EXECUTE),
     )
     """Taints that DaemonSets on SUNK nodes must tolerate."""
     left_to_reserved_labels: tuple[NonEmpty, ...] = ()

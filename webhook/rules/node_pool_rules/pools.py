@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.base.text import listed
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu, superchip_on_spot
 from webhook.model.decision import Violation
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml
@@ -38,7 +38,7 @@ def judge_pool(
 
     ``reported`` contains the fields with mistakes that the policy's checks have reported.
     """
-    if _superchip_on_spot(pool) and not _superchip_on_spot(before):
+    if superchip_on_spot(pool) and not superchip_on_spot(before):
         where, on_demand = reader.capacity_query, reader.capacity.on_demand
         example = f":\n{as_yaml(reader.written_path(where), on_demand)}" if where.plain and on_demand else ""
         yield Violation(
@@ -74,10 +74,6 @@ def judge_pool(
             fix=filling_in(new) or f"use the types and values from the schema of {pool.kind}",
             unknown=bool(placeholder_in(new)),
         )
-
-
-def _superchip_on_spot(pool: Pool | None) -> bool:
-    return pool is not None and pool.spot and pool.superchip
 
 
 def _of_one_type(pool: Pool | None) -> bool:

@@ -12,7 +12,7 @@ from webhook.capacity.providers.joins import same_cluster
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.documents.yaml_writer import dump
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Violation, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -130,13 +130,12 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         spot = spots[0]
         fallbacks = [pool for pool in pools if not self.fallbacks.why_not(spot, pool, need.require)]
         other_zones = _zones(fallbacks)
-        return Violation(
+        return warning(
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
             detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Volumes can't move there.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
-            outcome=Outcome.WARN,
         )
 
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
@@ -179,13 +178,12 @@ def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
 
 def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
     """Return the violation for a pool whose capacity type is unreadable."""
-    return Violation(
+    return warning(
         id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
         field=reader.capacity_query.field,
         detail=f"Not readable: {'; '.join(pool.problems)}.",
         fix=_capacity_remedy(reader),
-        outcome=Outcome.WARN,
     )
 
 
@@ -193,13 +191,12 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
     """Return the violation for a pool with an unknown template. The template's request evaluates the pool again."""
     kind, _, name = pool.template or ("", "", "")
     named = f"{kind} {name}" if kind and name else "the template of its machines"
-    return Violation(
+    return warning(
         id="template-unknown",
         reason=f"can't tell whether {pool} is spot: {named} is unknown",
         field=reader.capacity_query.field,
         detail="The pool gets no machines without the template. spotgate judges it when the template is created.",
         fix=f"create {named} in the same namespace, or pass it with --state",
-        outcome=Outcome.WARN,
         unknown=True,
     )
 

@@ -34,7 +34,7 @@ import msgspec
 
 from webhook.capacity.placement.fallback import Coverage, Fallbacks
 from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, superchip_on_spot
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.capacity.view import Needs
 from webhook.kube.filling import items_of, mapping
@@ -206,7 +206,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if after is None and change.reader.is_cluster:
             subject.trace.say("%s is the cluster itself: its spot pools are deleted with it", before)
             return
-        if after is not None and _superchip_on_spot(after) and not _superchip_on_spot(before):
+        if after is not None and superchip_on_spot(after) and not superchip_on_spot(before):
             yield self.findings.superchip(change, after)
             return
         needed, offered = self.fallbacks.demand_of(after), self.fallbacks.offer_of(before)
@@ -246,10 +246,6 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield self.findings.taken(change, left, need, pools)
         if elsewhere := [loss.spot for loss in worse if loss.coverage is Coverage.ELSEWHERE]:
             yield self.findings.elsewhere(change, elsewhere, need, pools)
-
-
-def _superchip_on_spot(pool: Pool | None) -> bool:
-    return pool is not None and pool.spot and pool.superchip
 
 
 def _unreadable(pool: Pool | None) -> bool:

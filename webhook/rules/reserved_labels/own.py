@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.reserved_labels.places import PREFIX
@@ -53,13 +53,12 @@ def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
     labels, annotations = (", ".join(name for name, kind in _MEMBERS.items() if kind == wanted) for wanted in _SINGULAR)
-    return Violation(
+    return warning(
         id="unknown-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _MEMBERS)}",
         field=field,
         detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
         fix="correct its name, or remove it",
-        outcome=Outcome.WARN,
     )
 
 
@@ -72,10 +71,9 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
     where = of_pods if key in _OF_PODS else applied
-    return Violation(
+    return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",
         field=field,
         fix=f"move it to {where}" if where else "remove it",
-        outcome=Outcome.WARN,
     )

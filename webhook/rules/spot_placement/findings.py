@@ -20,7 +20,7 @@ from webhook.capacity.placement.target import (
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.kube.pod import Requirement
-from webhook.model.decision import Outcome, Violation, warning
+from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import NOT_MUTATED, pod_noun
 
@@ -166,13 +166,12 @@ def this_cluster(names: list[str]) -> str:
 
 def pools_unknown(field: str, view: ClusterView) -> Violation:
     """Return the violation for a Pod that targets spot with this field while the node pools are unknown."""
-    return Violation(
+    return warning(
         id="pools-unknown",
         reason="the node pools are unknown, so spotgate can't tell which spot pools can run the Pod",
         field=field,
         detail=f"{view.why_unknown} {UNCHANGED}",
         fix=view.remedy,
-        outcome=Outcome.WARN,
         unknown=True,
     )
 

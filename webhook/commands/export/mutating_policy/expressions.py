@@ -189,7 +189,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         "variables.owner[0].kind == 'ReplicaSet' && "
         "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
         f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}]",
-        "fitting": f"{longest}",
+        "fitting": longest,
         "grace": "variables.budget == 0 || 'grace-period' in variables.keeps ? variables.before : "
         f"variables.before == {DEFAULT_GRACE_SECONDS} ? "
         f"(variables.fitting < {least} ? {least} : variables.fitting){over} : variables.before",
