@@ -114,7 +114,8 @@ class YAMLReader:
 
     def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
-        if event.tag in _TEXT or not (event.tag or event.implicit[0]):
+        is_text = event.tag in _TEXT if event.tag else not event.implicit[0]
+        if is_text:
             return text
         value = _resolve(text) if len(text) <= _CACHED_AT_MOST else resolve(text)
         if event.tag is None or type(value) in _TAGGED.get(event.tag, ()):
