@@ -90,7 +90,7 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--against",
         metavar="REF",
-        help="evaluate as UPDATE, CREATE, or DELETE what changed since the branch left REF",
+        help="evaluate changes since the branch left REF as UPDATE, CREATE, or DELETE",
     )
 
 

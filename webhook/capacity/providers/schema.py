@@ -21,7 +21,7 @@ RequireName = Annotated[
             "any": "any on-demand pool; most clusters have one, so this rarely denies",
             "standard": "an on-demand pool without GPUs",
             "gpu": "an on-demand pool with GPUs",
-            "same-type": "an on-demand pool of the same instance type",
+            "same-type": "an on-demand pool of the same GPU or instance type",
         }
     ),
 ]

@@ -18,13 +18,14 @@ DESCRIPTION: Final = """\
 Check manifests before they reach a cluster, with the verdict that the webhook would give.
 
 check applies the API server's defaults and the webhook's changes, and evaluates every object and
-pod template. All objects count as one cluster. check writes nothing.
+pod template. All objects count as one cluster. check changes no manifests.
 """
 
 EPILOG: Final = """\
 missing facts:
   Findings that need more facts are `indeterminate`, and name the flag to pass. If the files and
-  --state contain node pools, but not all, use --partial. Old objects of UPDATEs come from --state.
+  --state contain node pools, but not all, use --partial. For --operation UPDATE, pass the old
+  objects with --state.
 
 defaults:
   Built-in kinds get the defaults of Kubernetes 1.37, whatever --kubernetes-version is. Fields that

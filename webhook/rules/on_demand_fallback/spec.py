@@ -12,4 +12,4 @@ class OnDemandFallbackSpec(PolicySpec):
     require: RequireName = "gpu"
     """The required fallback of a GPU spot pool."""
     require_by_provider: dict[NonEmpty, RequireName] = Field(default={})
-    """The same for single providers: name of the CapacityProvider -> requirement."""
+    """The same per provider: name of the CapacityProvider -> requirement."""
