@@ -90,7 +90,7 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--against",
         metavar="REF",
-        help="evaluate changes since the branch left REF as UPDATE, CREATE, or DELETE",
+        help="evaluate UPDATEs, CREATEs, and DELETEs since the branch left REF",
     )
 
 
