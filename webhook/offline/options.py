@@ -148,7 +148,7 @@ def add_policies(parser: argparse.ArgumentParser, default: str = _SHIPPED) -> No
 def add_connection(
     group: argparse._ActionsContainer, text: str = "the kubeconfig; default: $KUBECONFIG, else ~/.kube/config"
 ) -> None:
-    """Add ``--kubeconfig``, with this help, and ``--context``. Without a kubeconfig, kubectl's defaults apply."""
+    """Add ``--kubeconfig`` and ``--context``. ``text`` is the help of the former."""
     group.add_argument("--kubeconfig", metavar="FILE", type=Path, help=text)
     group.add_argument("--context", metavar="NAME", help="context in the kubeconfig; default: the current one")
 
