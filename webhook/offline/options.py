@@ -90,7 +90,7 @@ def add_operation(parser: argparse.ArgumentParser) -> None:
     scope.add_argument(
         "--against",
         metavar="REF",
-        help="evaluate UPDATEs, CREATEs, and DELETEs since the branch left REF",
+        help="evaluate branch changes since REF as UPDATE, CREATE, or DELETE",
     )
 
 

@@ -343,7 +343,7 @@ class TargetingSpec(PolicySpec):
         BeforeValidator(_as_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ()
-    """The policy's CapacityProviders, also assumed if the cluster has no pools or Nodes of any provider."""
+    """The policy's CapacityProviders, assumed present if the cluster has no pools or Nodes of any."""
     tolerating_is_targeting: Flag = False
     """Whether a Pod that tolerates a spot taint by name targets spot."""
 
