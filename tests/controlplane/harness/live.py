@@ -45,10 +45,15 @@ async def following(
                 await state.synced()
         yield state
     finally:
-        await api.close()  # first: otherwise, a canceled watch closes its connection later, and nothing waits for it
-        run.cancel()
-        await asyncio.wait([run])
-        await asyncio.sleep(0.1)  # aiohttp closes a connection that was being established, and waits for the server
+        await stop(api, run)
+
+
+async def stop(api: Api, run: asyncio.Task[None]) -> None:
+    """Close the connection, and then end the task that follows it. Wait for all sockets."""
+    await api.close()  # first: otherwise, a canceled watch closes its connection later, and nothing waits for it
+    run.cancel()
+    await asyncio.wait([run])
+    await asyncio.sleep(0.1)  # aiohttp closes a connection that was being established, and waits for the server
 
 
 async def until(condition: Callable[[], object]) -> None:

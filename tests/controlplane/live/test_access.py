@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
 
-from tests.controlplane.harness.live import HASTE, PATIENCE, PROVIDERS, admin, elsewhere, following, names, until
+from tests.controlplane.harness.live import HASTE, PATIENCE, PROVIDERS, admin, elsewhere, following, names, stop, until
 from webhook.capacity.view import UnusableCredentialsError
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
@@ -241,6 +241,4 @@ async def test_a_watch_that_cannot_resume_starts_again_with_a_list(bare_cluster:
     run = asyncio.create_task(mirror.run())
     await until(lambda: ("", "h100") in mirror.items)
     assert mirror.problem is None
-    await api.close()
-    run.cancel()
-    await asyncio.wait([run])
+    await stop(api, run)
