@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.kube.pod import Requirement
+from webhook.kube.selectors import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -133,19 +134,13 @@ def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collecti
         return Tristate.UNKNOWN
     values = requirement.values or ()
     match requirement.operator:
-        case "In":
-            holds = value in values
-        case "NotIn":
-            holds = value not in values
-        case "Exists":
-            holds = value is not None
-        case "DoesNotExist":
-            holds = value is None
+        case "In" | "NotIn" | "Exists" | "DoesNotExist":
+            admitted = holds(requirement.operator, value, values)
         case "Gt" | "Lt":
-            holds = _compares(value, requirement.operator, values)
+            admitted = _compares(value, requirement.operator, values)
         case _:  # the API server rejects other operators
             return Tristate.UNKNOWN
-    return Tristate.YES if holds else Tristate.NO
+    return Tristate.YES if admitted else Tristate.NO
 
 
 def _compares(value: str | None, operator: str, values: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
-from webhook.kube.selectors import LabelSelector, matches
+from webhook.kube.selectors import LabelSelector, label_selector, matches
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def _read(budget: _Budget) -> DisruptionBudget:
     spec = budget.spec
     selector: LabelSelector | None = None
     if spec.selector is not None:  # an empty selector matches every Pod in the namespace
-        labels = ((key, "In", frozenset((value,))) for key, value in (spec.selector.matchLabels or {}).items())
         written = spec.selector.matchExpressions or ()
-        selector = (*labels, *((item.key, item.operator, frozenset(item.values or ())) for item in written))
+        expressions = ((item.key, item.operator, item.values or ()) for item in written)
+        selector = label_selector(spec.selector.matchLabels or {}, expressions)
     return DisruptionBudget(
         name=budget.metadata.name,
         selector=selector,

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
 from webhook.kube.resources import resource_named, versions_of
-from webhook.kube.selectors import could_match_with_others, matches
+from webhook.kube.selectors import could_match_with_others, label_selector, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ def compile_selector(spec: LabelSelectorSpec | None) -> LabelSelector | None:
     """Return the compiled label selector, or None for a missing or empty selector, which selects everything."""
     if spec is None or not (spec.match_labels or spec.match_expressions):
         return None
-    equal = ((key, "In", frozenset((value,))) for key, value in spec.match_labels.items())
-    return (*equal, *((item.key, item.operator, frozenset(item.values)) for item in spec.match_expressions))
+    expressions = ((item.key, item.operator, item.values) for item in spec.match_expressions)
+    return label_selector(spec.match_labels, expressions)
 
 
 def namespace_of(request: Request) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 
-from webhook.server.log import Repeats, log, where
+from webhook.server.log import Repeats, log, log_failure
 from webhook.server.request_reader import CONTINUE, RejectedError, names_in
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class ClientConnection(web.RequestHandler):
         """Log where aiohttp or the handler raised an exception, but not the text of the exception."""
         error = options.get("exc_info")
         if isinstance(error, BaseException):
-            log.error("connection failed", error=type(error).__name__, where=where(error), problem=args[0])
+            log_failure("connection failed", error, problem=args[0])
 
 
 class Acceptor:
