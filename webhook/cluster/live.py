@@ -25,7 +25,9 @@ from webhook.cluster.resources import (
     all_namespaces,
     all_nodes,
     all_pools,
+    all_references,
     api_server_version,
+    references_by_key,
     unread,
 )
 from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.cluster.source import WatchedResource
     from webhook.kube.disruption import DisruptionBudget
+    from webhook.kube.references import Reference
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh read waits for other requests to share it. Users can apply many node pools at the same time."""
@@ -58,6 +61,8 @@ class LiveState:
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
+        self._references = [Mirror(api, source, self._pace, self._changed) for source in all_references()]
+        self._optional: list[Mirror[Any]] = [*self._budgets, *self._references]
         self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
@@ -70,7 +75,7 @@ class LiveState:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for mirror in (*self._needed, *self._budgets):
+            for mirror in (*self._needed, *self._optional):
                 group.create_task(mirror.run())
             group.create_task(self._follow_version())
 
@@ -82,7 +87,7 @@ class LiveState:
         """Return the resource that hasn't been read yet and the reason, or an empty string."""
         if self._synced.is_set():
             return ""
-        unknown = next((mirror for mirror in (*self._needed, *self._budgets) if not mirror.known), None)
+        unknown = next((mirror for mirror in (*self._needed, *self._optional) if not mirror.known), None)
         return unread(unknown.source, unknown.problem) if unknown is not None else "the API server's version is unknown"
 
     def silence(self) -> float:
@@ -128,6 +133,7 @@ class LiveState:
                 self._same_pools(item for mirror in self._pools for item in mirror.items.values()),
                 labels_by_namespace(self._namespaces.items),
                 by_namespace(self._budgets[0].items) if self._budgets else {},
+                references_by_key(mirror.items for mirror in self._references),
             )
         return self._last_parts
 
@@ -150,6 +156,7 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
+            references=self._parts().references,
             budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
         )
 
@@ -162,7 +169,7 @@ class LiveState:
         if (
             self._version_asked
             and all(mirror.known for mirror in self._needed)
-            and all(mirror.known or mirror.problem is not None for mirror in self._budgets)
+            and all(mirror.known or mirror.problem is not None for mirror in self._optional)
         ):
             self._synced.set()
 
@@ -186,6 +193,7 @@ class _Parts(NamedTuple):
     pools: Joined
     namespaces: Mapping[str, Mapping[str, str]]
     budgets: Mapping[str, tuple[DisruptionBudget, ...]]
+    references: Mapping[str, Reference]
 
 
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:

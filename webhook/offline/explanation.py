@@ -106,7 +106,7 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
     assumption = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{assumption}", source(reader.cluster))
-    taints = dict.fromkeys(map(str, (*pool.taints, *provider.platform_taints_of(pool, pool.labels))))
+    taints = dict.fromkeys(map(str, (*pool.taints, *(() if pool.bare else provider.platform_taints_of(pool.labels)))))
     yield PoolFact("taints", ", ".join(taints) or "none", source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", ", ".join(labels) or "none", source(reader.labels))

@@ -48,8 +48,15 @@ class Targeting(msgspec.Struct, frozen=True):
 
     def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:
         """Return the target of a Pod in this namespace."""
-        labels = view.namespaces.get(namespace) or {}
-        return target_of(pod, labels, view, self.providers, provider=self.provider, tolerating=self.tolerating)
+        return target_of(
+            pod,
+            view.namespaces.get(namespace) or {},
+            view,
+            self.providers,
+            namespace=namespace,
+            provider=self.provider,
+            tolerating=self.tolerating,
+        )
 
     def concern(self) -> Concern:
         """Return the fields that may make a Pod target spot."""

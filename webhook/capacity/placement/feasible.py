@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.supply import tolerations_for
+from webhook.base.text import listed
+from webhook.capacity.placement.supply import ARM, tolerations_for
 from webhook.capacity.providers.pool import Gpu
-from webhook.kube.affinity import Term
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
+    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
@@ -25,7 +26,6 @@ EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
 _NO_GPU: Final = "it has no GPUs, and the Pod requests GPUs"
 _GPU: Final = "it has GPUs, and the Pod requests none"
 
-_ARM: Final = "arm64"
 _LISTING: Final = frozenset({"In", "NotIn"})
 
 
@@ -34,14 +34,14 @@ class Rejected(msgspec.Struct, frozen=True):
 
     Attributes:
         certain: the scheduler doesn't place the Pod on these nodes, regardless of injection.
-        foreign: the platform of the nodes differs from the Pod's.
+        foreign: the label of the operating system or architecture that differs from the Pod's, or empty.
         dedicated: the taint that dedicates the nodes to other Pods, if this Pod's constraints admit them.
     """
 
     nodes: SpotNodes
     because: str
     certain: bool = False
-    foreign: bool = False
+    foreign: str = ""
     dedicated: Taint | None = None
 
 
@@ -51,24 +51,22 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         terms: its own nodeSelector and required affinity.
         named: the pool that its annotation names.
-        requested: the accelerators that it requests.
-        claims: whether it requests devices through resource claims.
-        vague: whether the quantity of an extended resource that it requests is a placeholder.
+        requested: the accelerators that it requests: resources and device classes.
+        vague: whether it may request others, because a resource claim is unknown or a quantity is a placeholder.
+        volumes: the PersistentVolumes that it mounts, each with its node affinity.
     """
 
     pod: Pod
     terms: tuple[Term, ...]
     named: str | None
     requested: frozenset[str]
-    claims: bool
     vague: bool = False
+    volumes: tuple[tuple[str, tuple[Term, ...]], ...] = ()
 
     @property
     def gpu(self) -> bool | None:
-        """Return whether the Pod requests GPUs. Return None if a resource claim or a placeholder may request one."""
-        if self.vague:
-            return None
-        return True if self.requested else None if self.claims else False
+        """Return whether the Pod requests GPUs. Return None if that is unknown."""
+        return None if self.vague else bool(self.requested)
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
@@ -80,11 +78,11 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
-        if because := nodes.closed or self._unable(nodes):
+        if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes):
             return Rejected(nodes, because, certain=True)
         admitted, chosen = nodes.admitted(self.terms, nodes.absent), self.chooses(nodes)
-        if admitted and (because := self._wrong_platform(nodes, supply, chosen=chosen)):
-            return Rejected(nodes, because, foreign=True)
+        if admitted and (foreign := self._foreign(nodes, supply, chosen=chosen)) is not None:
+            return foreign
         wasted = self.gpu is False and nodes.gpu is Gpu.YES
         taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
         if taint is not None and not wasted:
@@ -105,7 +103,9 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
-            guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, self.requested)]
+            guards = [
+                taint for taint in nodes.guards if self.gpu is None or nodes.provider.serves(taint, self.requested)
+            ]
             dedicated = nodes.dedicated if self.chooses(nodes) else ()
             wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
         return tuple(wanted)
@@ -114,50 +114,72 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """Return why accelerators, or their absence, exclude the nodes. Return an empty string if they don't."""
         if self.gpu and nodes.gpu is Gpu.NO:
             return _NO_GPU
-        resources = nodes.provider.gpu.resources
-        if other := next((resource for resource in sorted(self.requested) if not resources.match(resource)), ""):
+        if other := next((name for name in sorted(self.requested) if not nodes.provider.offers(name)), ""):
             return f"{nodes.provider.title} has no {other}"
-        guard = guarding_taint(self.pod, nodes, self.requested)
+        guard = guarding_taint(self.pod, nodes, self.requested) if self.gpu is not None and nodes.pool else None
         if guard is None:
             return ""
         if self.gpu:
             return f"its taint {guard} is for Pods that request {guard.key}"
         return f"its taint {guard} repels Pods that request no GPUs"
 
-    def _wrong_platform(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> str:
-        """Return why the operating system or architecture excludes the nodes. Return an empty string if it doesn't.
+    def _volume_elsewhere(self, nodes: SpotNodes) -> str:
+        """Return which bound volume the nodes can't attach. Return an empty string if they can attach all of them."""
+        volume, terms = next((bound for bound in self.volumes if not nodes.admitted(bound[1], nodes.absent)), ("", ()))
+        where = dict.fromkeys(value for term in terms for need in term.requirements for value in need.values or ())
+        return f"volume {volume} is in {listed(where)}" if volume else ""
+
+    def _foreign(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> Rejected | None:
+        """Return why the operating system or architecture excludes the nodes, or None if it doesn't.
 
         A Pod runs on Windows or Arm only if its own spec says so, if it names the pool, or if it selects a label that
-        no other pool declares.
+        no other pool declares. On a cluster with only Arm nodes, all Pods run on Arm.
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
-            return f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
+            return Rejected(nodes, f"its nodes run {system}, and the Pod sets spec.os to {own.name}", foreign=OS_LABEL)
         if chosen:
-            return ""
+            return None
         on_windows = system == WINDOWS and own is None
-        for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
+        on_arm = nodes.only(ARCH_LABEL) == ARM and not supply.arm
+        for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, on_arm)):
             if foreign and not _selects_platform(self.terms, key, nodes) and not self._alone(nodes, supply):
-                return f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
-        return ""
+                because = f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
+                return Rejected(nodes, because, foreign=key)
+        return None
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """The spot nodes for a Pod that targets spot.
+
+    Attributes:
+        nodes: the spot nodes that can run the Pod.
+        rejected: the spot pools that can't run it.
+        strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
+    """
+
+    nodes: tuple[SpotNodes, ...]
+    rejected: tuple[Rejected, ...]
+    strays: tuple[Rejected, ...]
 
 
 def feasible_nodes(
     demands: PodDemands, supply: Supply, in_play: tuple[Provider, ...], spot_shown: frozenset[str]
-) -> tuple[list[SpotNodes], list[Rejected]]:
-    """Return the spot nodes that can run a Pod that targets spot, and the rejected spot pools.
+) -> Fit:
+    """Return the spot nodes that can run a Pod that targets spot, and those that can't.
 
-    The result includes the spot nodes of providers whose pools aren't visible if no visible pool fits, or if the
-    cluster has spot Nodes of the provider.
+    Pools of a provider whose pools aren't objects can be invisible, because they have no Nodes. So their spot nodes
+    always count, except in a cluster that has spot pools as objects and shows no spot Node of the provider.
     """
     terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
     fitting: list[SpotNodes] = []
     rejected: list[Rejected] = []
     wasted: list[Rejected] = []
-    for nodes in supply.spot:
-        if nodes.provider.name not in names or not (named is None or demands.chooses(nodes)):
-            continue
+    spot = [
+        nodes for nodes in supply.spot if nodes.provider.name in names and (named is None or demands.chooses(nodes))
+    ]
+    for nodes in spot:
         if (refusal := demands.rejects(nodes, supply)) is None:
             fitting.append(nodes)
         else:
@@ -166,49 +188,28 @@ def feasible_nodes(
         selected = _named(terms, named, fitting, [refusal.nodes for refusal in wasted], supply)
         fitting = [nodes for nodes in supply.spot if nodes in fitting or nodes in selected]
         rejected += [refusal for refusal in wasted if refusal.nodes not in selected]
+    refused = list(rejected)
     if named is None:
-        shown = names & {nodes.provider.name for nodes in supply.spot}
-        hidden = names & spot_shown - shown if fitting else _hidden(demands, names, shown, supply, rejected)
+        shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
         absent = supply.given if fitting else frozenset()
-        unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
-        fitting += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
-    return fitting, rejected
-
-
-def _hidden(
-    demands: PodDemands, names: set[str], shown: set[str], supply: Supply, rejected: list[Rejected]
-) -> set[str]:
-    """Return the providers that may have unseen spot nodes for a Pod that fits no visible spot pool.
-
-    If no spot pool is visible, return all providers. Otherwise return the providers without visible pools, and those
-    whose visible nodes lack the Pod's accelerators or architecture or aren't in the pool that it names: a matching pool
-    may be scaled to zero. Leave out providers whose selector would place the Pod on visible nodes that can't run it.
-    """
-    if not shown:
-        return names
-    open_to_it = {refusal.nodes.provider.name for refusal in rejected if not refusal.certain}
-    spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
-    keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
-    architectures = [Term(tuple(need for need in term.requirements if need.key in keys)) for term in demands.terms]
-    open_to = (nodes for nodes in spot if nodes.admitted(architectures, nodes.absent))
-    suitable = {nodes.provider.name for nodes in open_to if not (demands.gpu and nodes.gpu is Gpu.NO)}
-    wanted = {nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or demands.chooses(nodes)}
-    return names - {pool.provider for pool in supply.pools} | wanted
-
-
-def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> bool:
-    """Return whether these tolerations alone let the Pod run on nodes of another platform."""
-    needed = [toleration for toleration in rejected.nodes.tolerations if toleration.effect in HARD_EFFECTS]
-    known = rejected.foreign and bool(needed) and set(needed) <= set(tolerations)
-    return known and _untolerated(pod, rejected.nodes.dedicated) is None
+        for nodes in supply.unseen:
+            if nodes.provider.name in names & shown and nodes.admitted(terms, nodes.absent | absent):
+                if (refusal := demands.rejects(nodes, supply)) is None:
+                    fitting.append(nodes)
+                else:
+                    refused.append(refusal)
+    tolerations = (*(demands.pod.spec.tolerations or ()), *demands.tolerations(fitting))
+    loose = (refusal for refusal in refused if not refusal.certain and refusal.dedicated is None)
+    strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerations))
+    return Fit(tuple(fitting), tuple(rejected), strays)
 
 
 def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
-    """Return whether every term that may admit these nodes lists values of this platform label."""
+    """Return whether a term that may admit these nodes lists values of this platform label."""
     keys = {key, f"beta.{key}"}
     admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
-    return all(any(need.key in keys and need.operator in _LISTING for need in needs) for needs in admitting)
+    return any(need.key in keys and need.operator in _LISTING for needs in admitting for need in needs)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:

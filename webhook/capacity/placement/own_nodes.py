@@ -25,18 +25,21 @@ _NODE_NAMES: Final = frozenset({HOSTNAME_LABEL, "metadata.name"})
 """The label and the field with which a Pod selects Nodes by name."""
 
 
-def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], inferred: Collection[str]) -> Pool:
-    """Return a declared pool, completed with labels and zones from its Nodes. ``groups`` are the groups of its Nodes.
+def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred: Collection[str]) -> Pool:
+    """Return a declared pool, completed with what its Nodes show. ``groups`` are the groups of its Nodes.
 
-    ``marks`` are the labels of spot Nodes. The provider's document only infers the ``inferred`` labels, so the labels
-    of Nodes override them. If a pool has several machine types, its future nodes may differ from its current ones.
+    The provider's document only infers the ``inferred`` labels, so the labels of Nodes override them. If a pool has
+    several machine types, its future nodes may differ from its current ones. Forbidden taints of Nodes don't count,
+    because new nodes don't have them.
     """
     if not groups:
         return pool
-    marks = {*marks, *dict(pool.own_marks)}
+    marks = {*provider.marks, *dict(pool.own_marks)}
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
     if pool.label_domains:  # The pool declares all labels.
         return replace(pool, label_keys=keys.union(pool.label_keys or ()))
+    shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
+    taints = (taint for taint in shared if not provider.is_forbidden(taint))
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
     sure = common if alike else [item for item in common if item[0] in _PLATFORM or item[0] in pool.labels]
@@ -52,6 +55,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
         label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
         requirements=requirements,
         zones=zones,
+        taints=(*pool.taints, *sorted(taints, key=str)),
     )
 
 

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.caching import identity_cache
+from webhook.base.globs import is_glob
 from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
-from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues
+from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL
-from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.providers.requirements import Requirements
     from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Requirement, Toleration
@@ -43,6 +43,14 @@ EVERY_NODE_HAS: Final = frozenset(
 
 Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 """
+
+ARM: Final = "arm64"
+_PLATFORMS: Final = (
+    {OS_LABEL: "linux", ARCH_LABEL: "amd64"},
+    {OS_LABEL: "linux", ARCH_LABEL: ARM},
+    {OS_LABEL: WINDOWS, ARCH_LABEL: "amd64"},
+)
+"""The platforms of nodes that aren't visible."""
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,6 +88,13 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         known = self.requirements.labels.get(requirement.key)
         return known is not None and any(map(known.admits, values))
 
+    def only(self, key: str) -> str:
+        """Return the only value of a label on these nodes. Return an empty string if it is unknown."""
+        if (value := self.labels.get(key)) is not None:
+            return value
+        values = self.requirements.of(key).values or ()
+        return next(iter(values)) if len(values) == 1 else ""
+
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """The spot nodes of one pool, or all spot nodes of a provider whose pools aren't visible.
@@ -88,6 +103,7 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         pool: their pool; None if only the provider's labels and taints describe them.
         absent: the keys of labels that the nodes lack, because only other providers use them.
         closed: why the nodes accept no Pods, as a phrase; empty if they accept Pods.
+        taints: the taints that repel Pods.
         guards: the taints that repel Pods without a request for the nodes' accelerator.
         dedicated: the taints that repel every Pod that neither tolerates them nor names the pool.
         tolerations: the tolerations for the taints that mark spot nodes or their platform.
@@ -99,17 +115,25 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     gpu: Gpu
     absent: frozenset[str]
     closed: str
+    taints: tuple[Taint, ...]
     guards: tuple[Taint, ...]
     dedicated: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
     marks: tuple[tuple[str, str], ...]
 
-    def only(self, key: str) -> str:
-        """Return the only value of a label on these nodes. Return an empty string if it is unknown."""
-        if (value := self.labels.get(key)) is not None:
-            return value
-        values = self.requirements.of(key).values or ()
-        return next(iter(values)) if len(values) == 1 else ""
+    def shows(self, key: str) -> bool:
+        """Return whether nodes of the pool are known to have a label with this key."""
+        return key in self.labels or (self.pool is not None and key in (self.pool.label_keys or ()))
+
+    @property
+    def accelerators(self) -> list[str]:
+        """Return the keys of labels that all these nodes have, and that only nodes with accelerators have."""
+        required = (key for key, values in self.requirements.labels.items() if values.present)
+        return sorted(filter(self.provider.gpu.labels.match, {*self.labels, *required}))
+
+    def repels(self, tolerations: Collection[Toleration]) -> bool:
+        """Return whether one of the taints repels a Pod with these tolerations."""
+        return any(not any(tolerates(toleration, taint) for toleration in tolerations) for taint in self.taints)
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -119,9 +143,11 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         pools: all node pools: the declared ones, and the ones that are only inferred from Nodes.
         providers: the names of the providers with declared pools.
         assumed: the cluster that the pools name, if it is assumed to be this one as files show no other; else empty.
+        arm: whether all pools of the cluster are known to be Arm, so that Pods need not select Arm.
         spot: the spot nodes of each pool to which Pods can be confined.
-        unseen: the spot nodes of providers that label them and have no declared pool. If the pools are unknown, only
-            of providers whose pools are never objects of the cluster: the taints of other pools are unknown.
+        unseen: the spot nodes of invisible pools, by platform, of providers that label spot nodes and have no declared
+            pool. If the pools are unknown, only of providers whose pools are never objects of the cluster: the taints
+            of other pools are unknown.
         other: the non-spot nodes of all pools that aren't spot only.
         given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
         telling: the keys that distinguish spot from other capacity. A node that isn't known to have the label lacks it.
@@ -132,6 +158,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pools: tuple[Pool, ...]
     providers: frozenset[str]
     assumed: str
+    arm: bool
     spot: tuple[SpotNodes, ...]
     unseen: tuple[SpotNodes, ...]
     other: tuple[Nodes, ...]
@@ -157,30 +184,38 @@ def _supply(
     readable = (pool for pool in all_pools or () if pool.provider in providers)
     declared = tuple(pool for pool in readable if not pool.elsewhere and not pool.chosen_by)
     seen = {pool.provider for pool in declared}
-    marks = {
-        name: frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
-        for name, provider in providers.items()
-    }
-    """The keys of the labels with which each provider names a node's pool and marks spot nodes."""
-    every_mark = frozenset().union(*marks.values())
+    every_mark = frozenset[str]().union(*(provider.marks for provider in providers.values()))
     readers = (reader for provider in providers.values() for reader in provider.readers)
     described = frozenset(key for reader in readers for key in reader.known_labels)
     of_pool: dict[tuple[str, str], list[Pool]] = defaultdict(list)
     for group in node_groups:
         if group.pool_name:
             of_pool[group.provider, group.pool_name].append(group)
-    parts = ((pool, of_pool[pool.provider, pool.pool_name], marks[pool.provider]) for pool in declared)
-    whole = (with_nodes(pool, groups, own_marks, described) for pool, groups, own_marks in parts)
+    parts = ((pool, of_pool[pool.provider, pool.pool_name]) for pool in declared)
+    whole = (with_nodes(pool, groups, providers[pool.provider], described) for pool, groups in parts)
     pools = (*whole, *_undeclared(node_groups, declared, providers))
     common = common_spot_taints(pools)
-    may_be_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
-    written = (key for pool in may_be_spot for key in (*pool.labels, *dict(pool.own_marks)))
+    declared_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
+    written = (key for pool in declared_spot for key in (*pool.labels, *dict(pool.own_marks)))
     given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
 
-    def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
-        return _spot_nodes(provider, pool, every_mark - marks[provider.name], common)
+    def visible(pool: Pool) -> SpotNodes:
+        provider, requirements = providers[pool.provider], pool.requirements or NO_REQUIREMENTS
+        return _spot_nodes(provider, pool, pool.labels, requirements, every_mark - provider.marks, common)
 
-    spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    def unseen(provider: Provider) -> Iterator[SpotNodes]:
+        names = LabelValues(excluded=frozenset(pool.pool_name for pool in pools if pool.provider == provider.name))
+        accelerators = [key for key in provider.gpu.labels.patterns if not is_glob(key)]
+        accelerated = ((_PLATFORMS[0], {key: LabelValues(present=True)}) for key in accelerators)
+        for platform, having in (*((platform, {}) for platform in _PLATFORMS), *accelerated):
+            requirements = Requirements({provider.pool_name_label: names, **having})
+            yield _spot_nodes(provider, None, platform, requirements, every_mark - provider.marks, common)
+
+    may_be_spot = sorted(
+        (pool for pool in pools if can_be_spot(pool, providers[pool.provider])), key=attrgetter("identity")
+    )
+    spot = tuple(map(visible, may_be_spot))
+    other = tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot)
     # If files contain only pools that Pods select by name, such as ComputeClasses, the other pools are unknown.
     known = all_pools is not None and not (all_pools and not node_groups and all(pool.chosen_by for pool in all_pools))
     return Supply(
@@ -188,13 +223,15 @@ def _supply(
         pools=pools,
         providers=frozenset(seen),
         assumed=next((pool.cluster_id for pool in pools if pool.assumed_here), ""),
-        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=attrgetter("identity"))),
+        arm=bool(pools) and all(known.only(ARCH_LABEL) == ARM for known in (*spot, *other)),
+        spot=spot,
         unseen=tuple(
-            nodes(provider, None)
+            nodes
             for provider in providers.values()
             if provider.spot_node_labels and provider.name not in seen and (known or not provider.pools_are_here)
+            for nodes in unseen(provider)
         ),
-        other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
+        other=other,
         given=given,
         telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
         taints=tuple(_spot_taints(pools, providers, common)),
@@ -261,26 +298,41 @@ def marks_of(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ..
     return instead or tuple((label.key, label.value) for label in labels if not label.instead)
 
 
-def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
+def _spot_nodes(
+    provider: Provider,
+    pool: Pool | None,
+    known: Mapping[str, str],
+    requirements: Requirements,
+    absent: frozenset[str],
+    common: frozenset[Taint],
+) -> SpotNodes:
     marks = marks_of(provider, pool)
-    labels = {**(pool.labels if pool is not None else {}), **dict(marks)}
-    taints = [(taint, meaning_of(taint, provider, common)) for taint in _taints(provider, pool, labels)]
+    labels = {**known, **dict(marks)}
+    own, platform = pool.taints if pool is not None else (), _platform_taints(provider, pool, labels)
+    taints = dict.fromkeys((*own, *provider.spot_taints, *platform, *_automatic_guards(provider, pool)))
+    meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
-    def meaning(*meanings: TaintMeaning) -> tuple[Taint, ...]:
-        return tuple(taint for taint, meant in taints if meant in meanings)
+    def meaning(*wanted: TaintMeaning) -> tuple[Taint, ...]:
+        return tuple(taint for taint, meant in meanings.items() if meant in wanted)
 
-    platform = dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))) if pool is not None else {}
-    labels = {**platform, **labels}
+    labels = {**dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))), **labels}
+    gpu = pool.gpu if pool is not None else Gpu.UNKNOWN if requirements.labels.keys() <= provider.marks else Gpu.YES
+    guards = meaning(TaintMeaning.ACCELERATOR)
+    always = (spec.taint for spec in provider.spot_node_taints if spec.declared_pools)
+    lasting = (taint for taint in (*own, *always, *platform) if meanings[taint] is not TaintMeaning.PASSING)
     return SpotNodes(
         provider=provider,
         pool=pool,
-        gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
+        gpu=gpu,
         # Every kubelet also sets the deprecated platform labels.
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
-        requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
+        requirements=requirements,
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
-        guards=meaning(TaintMeaning.ACCELERATOR),
+        taints=tuple(
+            taint for taint in (*lasting, *(guards if gpu is Gpu.YES else ())) if taint.effect in HARD_EFFECTS
+        ),
+        guards=guards,
         dedicated=tuple(
             taint
             for taint in meaning(TaintMeaning.DEDICATED)
@@ -291,21 +343,23 @@ def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], c
     )
 
 
-def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Return the taints of nodes: the ones that the pool declares, and the ones that the provider adds."""
-    if pool is None:
-        return (*provider.spot_taints, *(spec.taint for spec in provider.automatic_gpu_taints))
-    if pool.kind == NODE_GROUP:  # Nodes show all their taints, but the group may also have auto-provisioned nodes.
-        return (*pool.taints, *provider.spot_taints)
-    keys = {taint.key for taint in pool.taints}
-    platform = provider.platform_taints_of(pool, labels)
-    guards = (
-        spec.taint
-        for spec in provider.automatic_gpu_taints
-        if pool.gpu is Gpu.YES and (not spec.instance_types or spec.instance_types.match(pool.instance_type.casefold()))
-    )
-    automatic = (taint for taint in (*platform, *guards) if taint.key not in keys)
-    return (*pool.taints, *provider.spot_taints, *automatic)
+def _platform_taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+    """Return the platform taints that the provider adds to nodes with these labels. Nodes show all their taints."""
+    if pool is not None and (pool.bare or pool.kind == NODE_GROUP):
+        return ()
+    keys = {taint.key for taint in pool.taints} if pool is not None else ()
+    return tuple(taint for taint in provider.platform_taints_of(labels) if taint.key not in keys)
+
+
+def _automatic_guards(provider: Provider, pool: Pool | None) -> Iterator[Taint]:
+    """Yield the taints that the provider adds to nodes with accelerators. Nodes show all their taints."""
+    if pool is not None and (pool.kind == NODE_GROUP or pool.gpu is not Gpu.YES):
+        return
+    keys = {taint.key for taint in pool.taints} if pool is not None else ()
+    machines = pool.instance_type.casefold() if pool is not None else ""
+    for spec in provider.automatic_gpu_taints:
+        if spec.key not in keys and (pool is None or not spec.instance_types or spec.instance_types.match(machines)):
+            yield spec.taint
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:

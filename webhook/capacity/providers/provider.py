@@ -94,9 +94,9 @@ class Provider(CapacityProviderSpec):
         """Return whether a taint is temporary: the node is starting, stopping, or unhealthy."""
         return is_passing(taint) or any(pattern.matches(taint) for pattern in self.never_tolerate if pattern.passing)
 
-    def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-        """Return the platform taints that the provider itself adds to a pool's nodes with these labels."""
-        taints = (spec.taint for spec in self.platform_taints if not pool.bare)
+    def platform_taints_of(self, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+        """Return the platform taints that the provider itself adds to nodes with these labels."""
+        taints = (spec.taint for spec in self.platform_taints)
         return tuple(taint for taint in taints if (name := platform_of(taint)) and labels.get(name[0]) == name[1])
 
     def guards_accelerator(self, taint: Taint) -> bool:
@@ -104,14 +104,20 @@ class Provider(CapacityProviderSpec):
         return any(pattern.matches(taint) for pattern in self.gpu.taints) or self.gpu.resources.match(taint.key)
 
     def serves(self, taint: Taint, requested: Collection[str]) -> bool:
-        """Return whether a taint that guards an accelerator is for Pods that request these resources.
+        """Return whether a taint that guards an accelerator is for Pods that request these resources or device classes.
 
-        A taint with the name of a resource is for all resources of the same domain: ``nvidia.com/mig-1g.5gb``.
+        A taint with the name of a resource is for all resources of the same domain, such as ``nvidia.com/mig-1g.5gb``,
+        and for device classes below it, such as ``gpu.nvidia.com``.
         """
         if not self.gpu.resources.match(taint.key):
             return bool(requested)
         domain = taint.key.partition("/")[0]
-        return any(resource.partition("/")[0] == domain for resource in requested)
+        domains = (resource.partition("/")[0] for resource in requested)
+        return any(domain == other or other.endswith(f".{domain}") for other in domains)
+
+    def offers(self, accelerator: str) -> bool:
+        """Return whether nodes of the provider can have this resource, or devices of this class."""
+        return self.gpu.resources.match(accelerator) or self.gpu.device_classes.match(accelerator)
 
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""
@@ -121,6 +127,11 @@ class Provider(CapacityProviderSpec):
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
         return (self.pool_name_label, *self.other_pool_name_labels)
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """Return the keys of all labels that name a node's pool or mark spot nodes."""
+        return frozenset((*self.pool_labels, *(label.key for label in self.spot_node_labels)))
 
     @cached_property
     def pools_are_here(self) -> bool:

@@ -112,6 +112,10 @@ class GpuSpec(Model):
 
     resources: Patterns = Field(default_factory=Globs)
     """GPU resources (globs)."""
+    device_classes: Patterns = Field(default_factory=Globs)
+    """Device classes of GPUs, in resource claims (globs)."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of Pods that share a GPU, and the resource of which they request a part."""
     taints: tuple[GpuTaintSpec, ...] = ()
     """Taints of GPU nodes, for GPU Pods only."""
     labels: Patterns = Field(default_factory=Globs)

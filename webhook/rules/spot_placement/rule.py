@@ -35,19 +35,16 @@ Source
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.feasible import opens
 from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
-from webhook.capacity.placement.selector import select
+from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import terms_of
-from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -68,7 +65,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import LabelSpec
     from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Pod, Toleration
+    from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.model.decision import Violation
     from webhook.model.review import UserInfo
     from webhook.rules.context import Context
@@ -80,8 +77,6 @@ WEIGHT: Final = 100
 
 _DAEMON_SETS: Final = "system:serviceaccount:kube-system:daemon-set-controller"
 _PLACERS: Final = frozenset({"system:kube-scheduler", "system:kube-controller-manager", _DAEMON_SETS})
-
-_PLACING: Final = frozenset({"node-selector", "tolerations"})
 
 TERMS_AT_MOST: Final = 64
 """Terms of a required node affinity that has a term for each provider. Users write one or two terms, and the scheduler
@@ -169,15 +164,24 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         )
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
-        pod, trace = subject.pod, subject.trace
-        keeps = kept_fields(pod)
-        wanted = select(target.nodes, supply, self.labels)
+        pod, trace, keeps = subject.pod, subject.trace, kept_fields(subject.pod)
+        wanted = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
+        confined, strays = is_pinned(pod, target, supply, self.targeting.providers), target.strays
+        if confined or target.preferred:  # Only the injected tolerations can open nodes that the Pod doesn't select.
+            strays = tuple(stray for stray in strays if stray.nodes.repels(pod.spec.tolerations or ()))
+            others = tuple(stray for stray in target.strays if target.preferred and stray not in strays)
+            wanted = tuple((*alternative, *(excluding(others, target.nodes) or ())) for alternative in wanted)
+        else:
+            strays = tuple(stray for stray in strays if any(all(map(stray.nodes.may_be, each)) for each in wanted))
+        excluded = excluding(strays, target.nodes)
         missing = _missing_selectors(pod, wanted, preferred=target.preferred) if wanted else ()
-        selected = bool(wanted) and not (missing or target.preferred)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
-        elif selected or is_pinned(pod, target, supply, self.targeting.providers):
+            excluded = ()
+        elif excluded is None:
+            return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
+        elif confined or (wanted and not (missing or target.preferred)):
             trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
         elif not wanted:
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
@@ -185,11 +189,9 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        if target.preferred:
-            required = _one_by_one(_excluded(pod, target) if keeps.isdisjoint(_PLACING) else ())
-        else:
-            required = (selectors,) if len(selectors) > 1 else _one_by_one(chain.from_iterable(selectors))
-
+        required = _one_by_one(_missing(pod, excluded))
+        if selectors and not target.preferred:
+            required = ((selectors,) if len(selectors) > 1 else _one_by_one(selectors[0])) + required
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target),
             required=required,
@@ -219,16 +221,6 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
         if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
             wanted.append(toleration)
     return tuple(wanted)
-
-
-def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
-    """Return the requirements that exclude spot nodes of another platform that the Pod's tolerations would open."""
-    names: dict[str, list[str]] = {}
-    for nodes in (rejected.nodes for rejected in target.rejected if opens(target.tolerations, pod, rejected)):
-        key = nodes.provider.pool_name_label
-        if (name := nodes.labels.get(key)) is not None:
-            names.setdefault(key, []).append(name)
-    return tuple(Requirement(key, "NotIn", tuple(sorted(values))) for key, values in names.items())
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
