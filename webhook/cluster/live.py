@@ -1,6 +1,7 @@
 """Follow the state of a live cluster: node pools, Namespaces, and Nodes.
 
-Also follow PodDisruptionBudgets if a policy needs them. They are optional: if they can't be read, they are unknown.
+Also follow the objects that Pods name, and PodDisruptionBudgets if a policy needs them. They are optional: if they
+can't be read, they are unknown.
 
 `view` uses copies that watches keep up to date. While the API server is unreachable, the copies stay in use without a
 time limit, because node pools seldom change. `silence` returns their age. Requests that need the current state use
@@ -61,7 +62,8 @@ class LiveState:
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
-        self._references = [Mirror(api, source, self._pace, self._changed) for source in all_references()]
+        self._references = [Mirror(api, source, self._pace, self._forget_references) for source in all_references()]
+        self._last_references: dict[str, Reference] | None = None
         self._optional: list[Mirror[Any]] = [*self._budgets, *self._references]
         self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None
@@ -133,7 +135,6 @@ class LiveState:
                 self._same_pools(item for mirror in self._pools for item in mirror.items.values()),
                 labels_by_namespace(self._namespaces.items),
                 by_namespace(self._budgets[0].items) if self._budgets else {},
-                references_by_key(mirror.items for mirror in self._references),
             )
         return self._last_parts
 
@@ -149,6 +150,8 @@ class LiveState:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
+        if self._last_references is None:
+            self._last_references = references_by_key(mirror.items for mirror in self._references)
         return replace(
             with_pools(self._tally.view(), joined.pools if joined is not None else None),
             templates=joined.templates if joined is not None else (),
@@ -156,12 +159,16 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
-            references=self._parts().references,
+            references=self._last_references,
             budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
         )
 
     def _changed(self) -> None:
         self._last_parts = None
+        self._forget_view()
+
+    def _forget_references(self) -> None:
+        self._last_references = None
         self._forget_view()
 
     def _forget_view(self) -> None:
@@ -193,7 +200,6 @@ class _Parts(NamedTuple):
     pools: Joined
     namespaces: Mapping[str, Mapping[str, str]]
     budgets: Mapping[str, tuple[DisruptionBudget, ...]]
-    references: Mapping[str, Reference]
 
 
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:

@@ -15,7 +15,7 @@ from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.api import ApiError
-from webhook.cluster.source import WatchedResource
+from webhook.cluster.source import Listing, WatchedResource
 from webhook.cluster.view import (
     by_namespace,
     labels_by_namespace,
@@ -183,7 +183,9 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     budgets_by_key = await items(all_budgets()) if budgets else None
-    references = await asyncio.gather(*map(items, all_references()))
+    references = await asyncio.gather(
+        *(source.list(api, seconds) for source in all_references()), return_exceptions=True
+    )
     joined = join(item for pool in pools for item in (pool or {}).values())
     view = replace(
         with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
@@ -193,6 +195,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         why_unknown=why_unknown,
         remedy="permit the user to list them (see the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if budgets_by_key is None else by_namespace(budgets_by_key),
-        references=references_by_key(found or {} for found in references),
+        # They are optional: unknown claims and volumes exclude no pool.
+        references=references_by_key(found.items if isinstance(found, Listing) else {} for found in references),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

@@ -111,6 +111,8 @@ class _Evaluation:
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        if context.offline:
+            self.subject.references = context.view.references
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -252,7 +254,9 @@ class _Evaluation:
 
         If an UPDATE doesn't change a template, yield it only for policies that count its Pods.
         """
-        for template, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
+        for template, subject in template_subjects(
+            self.subject, workload, self.context.view.references, recounting=bool(counting)
+        ):
             if isinstance(subject, Subject):
                 yield template, subject
             elif subject is None:

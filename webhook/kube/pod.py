@@ -238,8 +238,10 @@ class PodSpec(msgspec.Struct):
     os: PodOS | None = None
     priorityClassName: str | None = None
     restartPolicy: str | None = None
+    runtimeClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
+    overhead: dict[str, ResourceQuantity] | None = None
     schedulingGates: list[SchedulingGate] | None = None
     schedulingGroup: Any = None
     volumes: list[Volume] | None = None

@@ -1,6 +1,6 @@
-"""Read the objects that a Pod names, as far as they decide where it can run: resource claims and bound volumes.
+"""Read the objects that a Pod names, as far as they decide where it can run: claims, bound volumes, its RuntimeClass.
 
-Sources: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/;
+Sources: https://kubernetes.io/docs/concepts/containers/runtime-class/#scheduling; https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/;
 https://kubernetes.io/docs/concepts/storage/persistent-volumes/#node-affinity
 """
 
@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.kube.affinity import Term
-from webhook.kube.pod import NodeSelector, Requirement  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.pod import NodeSelector, Requirement, ResourceQuantity, Toleration  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.kube.pod import PodSpec
+    from webhook.kube.pod import Pod, PodSpec
 
 KINDS: Final = {
     "PersistentVolume": ("", ("v1",), "persistentvolumes"),
     "PersistentVolumeClaim": ("", ("v1",), "persistentvolumeclaims"),
     "ResourceClaim": ("resource.k8s.io", ("v1", "v1beta2", "v1beta1"), "resourceclaims"),
     "ResourceClaimTemplate": ("resource.k8s.io", ("v1", "v1beta2", "v1beta1"), "resourceclaimtemplates"),
+    "RuntimeClass": ("node.k8s.io", ("v1",), "runtimeclasses"),
 }
 """The API group, the versions, and the resource of each kind."""
+CLUSTER_SCOPED: Final = frozenset({"PersistentVolume", "RuntimeClass"})
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -37,11 +39,17 @@ class Reference(msgspec.Struct, frozen=True):
         volume: the PersistentVolume that a PersistentVolumeClaim is bound to, or empty.
         terms: the node affinity of a PersistentVolume.
         classes: the device classes that a ResourceClaim, or a template of it, requests.
+        selector: the nodeSelector that a RuntimeClass adds to a Pod.
+        tolerations: the tolerations that a RuntimeClass adds to a Pod.
+        overhead: the resources that a RuntimeClass adds to those of a Pod's containers.
     """
 
     volume: str = ""
     terms: tuple[Term, ...] = ()
     classes: frozenset[str] = frozenset()
+    selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    overhead: tuple[tuple[str, ResourceQuantity], ...] = ()
 
 
 def key_of(kind: str, namespace: str, name: str) -> str:
@@ -52,13 +60,21 @@ def key_of(kind: str, namespace: str, name: str) -> str:
 def reference_from(value: Mapping[str, Any]) -> Reference:
     """Return the reference in an object of one of the `KINDS`. Skip parts that can't be read."""
     try:
-        spec = msgspec.convert(value, _Object).spec
+        named = msgspec.convert(value, _Object)
     except msgspec.ValidationError:
         return Reference()
+    spec, added = named.spec, named.scheduling
     required = spec.nodeAffinity.required if spec.nodeAffinity is not None else None
     terms = (term.matchExpressions or () for term in required.nodeSelectorTerms) if required is not None else ()
     claimed = spec.devices if spec.spec is None else spec.spec.devices
-    return Reference(spec.volumeName, tuple(Term(tuple(map(_by_zone, term))) for term in terms), claimed.classes)
+    return Reference(
+        volume=spec.volumeName,
+        terms=tuple(Term(tuple(map(_by_zone, term))) for term in terms),
+        classes=claimed.classes,
+        selector=tuple(added.nodeSelector.items()),
+        tolerations=added.tolerations,
+        overhead=tuple(named.overhead.podFixed.items()),
+    )
 
 
 def _by_zone(need: Requirement) -> Requirement:
@@ -91,6 +107,16 @@ def bound_volumes(
             bound = references.get(key_of("PersistentVolume", "", claim.volume)) if claim is not None else None
             if claim is not None and bound is not None and bound.terms:
                 yield claim.volume, bound.terms
+
+
+def with_runtime_class(pod: Pod, references: Mapping[str, Reference]) -> Pod:
+    """Add the constraints and the overhead of its RuntimeClass to a Pod, as the API server does, and return it."""
+    runtime = references.get(key_of("RuntimeClass", "", pod.spec.runtimeClassName or ""))
+    if runtime is not None:
+        own, pod.spec.overhead = pod.spec.tolerations or [], dict(runtime.overhead)
+        pod.spec.nodeSelector = {**dict(runtime.selector), **(pod.spec.nodeSelector or {})}
+        pod.spec.tolerations = [*own, *(added for added in runtime.tolerations if added not in own)]
+    return pod
 
 
 class _DeviceRequest(msgspec.Struct):
@@ -128,5 +154,16 @@ class _Spec(msgspec.Struct):
     spec: _Template | None = None
 
 
+class _Scheduling(msgspec.Struct):
+    nodeSelector: dict[str, str] = msgspec.field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class _Overhead(msgspec.Struct):
+    podFixed: dict[str, ResourceQuantity] = msgspec.field(default_factory=dict)
+
+
 class _Object(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
+    scheduling: _Scheduling = msgspec.field(default_factory=_Scheduling)
+    overhead: _Overhead = msgspec.field(default_factory=_Overhead)

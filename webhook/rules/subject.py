@@ -13,6 +13,7 @@ from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, Ov
 from webhook.kube.defaults import complete_pod
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
+from webhook.kube.references import with_runtime_class
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.model.patch import apply_all
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
 
     from webhook.base.bounds import Bound
     from webhook.kube.layouts import FoundTemplate
+    from webhook.kube.references import Reference
     from webhook.kube.templates import Workload
     from webhook.model.decision import Trace
     from webhook.model.patch import Operation
     from webhook.model.review import Request
+
+NO_REFERENCES: Final[Mapping[str, Reference]] = {}
 
 
 class Subject:
@@ -40,6 +44,7 @@ class Subject:
         unchanged: the request doesn't change the pod template, only the number of its replicas.
         labels_only: the object exceeds a bound, so rules see only its labels and annotations.
         memo: a cache that all rules share for this subject.
+        references: the objects that the API server merges into the Pod after this; empty if it did so before.
         changes: the changes of mutating policies to the pod template, which `shown` applies.
     """
 
@@ -48,6 +53,7 @@ class Subject:
     labels_only = False
     path: tuple[str | int, ...] = ()
     pod_template: FoundTemplate | None = None
+    references: Mapping[str, Reference] = NO_REFERENCES
     _whole: Subject | None = None  # a reference to itself would keep the body until garbage collection
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
@@ -98,7 +104,7 @@ class Subject:
     @cached_property
     def pod(self) -> Pod:
         """Return the Pod, or the future Pod of the template."""
-        return decode_pod(self.request.object)
+        return with_runtime_class(decode_pod(self.request.object), self.references)
 
     @property
     def is_mirror_pod(self) -> bool:
@@ -178,7 +184,7 @@ _template_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def template_subjects(
-    whole: Subject, workload: Workload, *, recounting: bool
+    whole: Subject, workload: Workload, references: Mapping[str, Reference], *, recounting: bool
 ) -> Iterator[tuple[FoundTemplate, Subject | MalformedObjectError | None]]:
     """Yield each pod template with the subject of its future Pod.
 
@@ -187,6 +193,7 @@ def template_subjects(
     Args:
         whole: the subject of the object that contains the templates.
         workload: the kind of the object.
+        references: the objects that Pods name.
         recounting: also yield a subject for unchanged templates if their replicas may become too few.
 
     Raises:
@@ -205,7 +212,7 @@ def template_subjects(
             yield template, None
             continue
         try:
-            pod = pod_of(template, workload, whole.request, counts)
+            pod = with_runtime_class(pod_of(template, workload, whole.request, counts), references)
         except MalformedObjectError as error:
             yield template, error
             continue

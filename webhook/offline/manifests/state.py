@@ -17,7 +17,7 @@ from webhook.capacity.view import FixedState
 from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
-from webhook.kube.references import KINDS, Reference, key_of, reference_from
+from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.objects import Manifest, node_of, read_manifests
@@ -106,7 +106,7 @@ def view_of(
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
         elif manifest.group == KINDS.get(manifest.kind, (None,))[0]:
-            namespace = "" if manifest.kind == "PersistentVolume" else manifest.namespace or DEFAULT_NAMESPACE
+            namespace = "" if manifest.kind in CLUSTER_SCOPED else manifest.namespace or DEFAULT_NAMESPACE
             references[key_of(manifest.kind, namespace, manifest.name)] = reference_from(manifest.value)
         elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
             scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
