@@ -6,18 +6,18 @@ https://kubernetes.io/docs/concepts/storage/persistent-volumes/#node-affinity
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from webhook.kube.affinity import Term
-from webhook.kube.pod import NodeSelector, Requirement, ResourceQuantity, Toleration  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.filling import items_of, mapping, mappings_at
+from webhook.kube.pod import ResourceQuantity, Toleration  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.kube.pod import Pod, PodSpec
+    from webhook.kube.pod import Pod, PodSpec, Requirement
 
 KINDS: Final = {
     "PersistentVolume": ("", ("v1",), "persistentvolumes"),
@@ -58,28 +58,32 @@ def key_of(kind: str, namespace: str, name: str) -> str:
 
 
 def reference_from(value: Mapping[str, Any]) -> Reference:
-    """Return the reference in an object of one of the `KINDS`. Skip parts that can't be read."""
+    """Return the reference in an object of one of the `KINDS`. Skip an object with parts that can't be read."""
+    spec, scheduling = mapping(value, "spec"), mapping(value, "scheduling")
+    requests = [
+        *mappings_at(spec, "devices.requests[*]"),
+        *mappings_at(spec, "spec.devices.requests[*]"),
+    ]
+    choices = [choice for request in requests for choice in (request, *mappings_at(request, "firstAvailable[*]"))]
+    terms = mappings_at(spec, "nodeAffinity.required.nodeSelectorTerms[*]")
     try:
-        named = msgspec.convert(value, _Object)
+        return msgspec.convert(
+            {
+                "volume": spec.get("volumeName", ""),
+                "terms": [{"requirements": items_of(term, "matchExpressions")} for term in terms],
+                "classes": [
+                    name
+                    for choice in choices
+                    if (name := mapping(choice, "exactly").get("deviceClassName") or choice.get("deviceClassName"))
+                ],
+                "selector": list(mapping(scheduling, "nodeSelector").items()),
+                "tolerations": items_of(scheduling, "tolerations"),
+                "overhead": list(mapping(value, "overhead", "podFixed").items()),
+            },
+            Reference,
+        )
     except msgspec.ValidationError:
         return Reference()
-    spec, added = named.spec, named.scheduling
-    required = spec.nodeAffinity.required if spec.nodeAffinity is not None else None
-    terms = (term.matchExpressions or () for term in required.nodeSelectorTerms) if required is not None else ()
-    claimed = spec.devices if spec.spec is None else spec.spec.devices
-    return Reference(
-        volume=spec.volumeName,
-        terms=tuple(Term(tuple(map(_by_zone, term))) for term in terms),
-        classes=claimed.classes,
-        selector=tuple(added.nodeSelector.items()),
-        tolerations=added.tolerations,
-        overhead=tuple(named.overhead.podFixed.items()),
-    )
-
-
-def _by_zone(need: Requirement) -> Requirement:
-    """Return a requirement on the zone label in place of one on a CSI driver's: ``topology.ebs.csi.aws.com/zone``."""
-    return msgspec.structs.replace(need, key=_ZONE) if need.key.endswith("/zone") else need
 
 
 def claimed_classes(spec: PodSpec, namespace: str, references: Mapping[str, Reference]) -> frozenset[str] | None:
@@ -106,7 +110,12 @@ def bound_volumes(
             claim = references.get(key_of("PersistentVolumeClaim", namespace, source.claimName))
             bound = references.get(key_of("PersistentVolume", "", claim.volume)) if claim is not None else None
             if claim is not None and bound is not None and bound.terms:
-                yield claim.volume, bound.terms
+                yield claim.volume, tuple(Term(tuple(map(_by_zone, term.requirements))) for term in bound.terms)
+
+
+def _by_zone(need: Requirement) -> Requirement:
+    """Return a requirement on the zone label in place of one on a CSI driver's: ``topology.ebs.csi.aws.com/zone``."""
+    return msgspec.structs.replace(need, key=_ZONE) if need.key.endswith("/zone") else need
 
 
 def with_runtime_class(pod: Pod, references: Mapping[str, Reference]) -> Pod:
@@ -117,53 +126,3 @@ def with_runtime_class(pod: Pod, references: Mapping[str, Reference]) -> Pod:
         pod.spec.nodeSelector = {**dict(runtime.selector), **(pod.spec.nodeSelector or {})}
         pod.spec.tolerations = [*own, *(added for added in runtime.tolerations if added not in own)]
     return pod
-
-
-class _DeviceRequest(msgspec.Struct):
-    deviceClassName: str = ""
-    exactly: _DeviceRequest | None = None
-    firstAvailable: tuple[_DeviceRequest, ...] = ()
-
-    @property
-    def names(self) -> Iterator[str]:
-        yield from filter(None, (self.deviceClassName,))
-        for request in (*((self.exactly,) if self.exactly is not None else ()), *self.firstAvailable):
-            yield from request.names
-
-
-class _Devices(msgspec.Struct):
-    requests: tuple[_DeviceRequest, ...] = ()
-
-    @property
-    def classes(self) -> frozenset[str]:
-        return frozenset(chain.from_iterable(request.names for request in self.requests))
-
-
-class _Affinity(msgspec.Struct):
-    required: NodeSelector | None = None
-
-
-class _Template(msgspec.Struct):
-    devices: _Devices = msgspec.field(default_factory=_Devices)
-
-
-class _Spec(msgspec.Struct):
-    volumeName: str = ""
-    nodeAffinity: _Affinity | None = None
-    devices: _Devices = msgspec.field(default_factory=_Devices)
-    spec: _Template | None = None
-
-
-class _Scheduling(msgspec.Struct):
-    nodeSelector: dict[str, str] = msgspec.field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-
-
-class _Overhead(msgspec.Struct):
-    podFixed: dict[str, ResourceQuantity] = msgspec.field(default_factory=dict)
-
-
-class _Object(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    scheduling: _Scheduling = msgspec.field(default_factory=_Scheduling)
-    overhead: _Overhead = msgspec.field(default_factory=_Overhead)

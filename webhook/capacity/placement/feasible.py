@@ -8,24 +8,21 @@ import msgspec
 
 from webhook.base.text import listed
 from webhook.capacity.placement.supply import ARM, tolerations_for
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.pool import Gpu, Taint
+from webhook.capacity.providers.taints import platform_of
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from webhook.capacity.placement.supply import SpotNodes, Supply
-    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
 """The reason for pools that would otherwise run the Pod."""
-_NO_GPU: Final = "it has no GPUs, and the Pod requests GPUs"
-_GPU: Final = "it has GPUs, and the Pod requests none"
-
 _LISTING: Final = frozenset({"In", "NotIn"})
 
 
@@ -33,14 +30,14 @@ class Rejected(msgspec.Struct, frozen=True):
     """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
-        certain: the scheduler doesn't place the Pod on these nodes, regardless of injection.
+        admitted: whether the Pod's constraints and requests admit the nodes, so that only taints can repel it.
         foreign: the label of the operating system or architecture that differs from the Pod's, or empty.
-        dedicated: the taint that dedicates the nodes to other Pods, if this Pod's constraints admit them.
+        dedicated: the taint that dedicates the nodes to other Pods.
     """
 
     nodes: SpotNodes
     because: str
-    certain: bool = False
+    admitted: bool = False
     foreign: str = ""
     dedicated: Taint | None = None
 
@@ -78,50 +75,42 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
-        if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes):
-            return Rejected(nodes, because, certain=True)
-        admitted, chosen = nodes.admitted(self.terms, nodes.absent), self.chooses(nodes)
-        if admitted and (foreign := self._foreign(nodes, supply, chosen=chosen)) is not None:
+        excluded = "" if nodes.admitted(self.terms, nodes.absent) else EXCLUDED
+        if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes) or excluded:
+            return Rejected(nodes, because)
+        chosen = self.chooses(nodes)
+        if (foreign := self._foreign(nodes, supply, chosen=chosen)) is not None or chosen:
             return foreign
-        wasted = self.gpu is False and nodes.gpu is Gpu.YES
-        taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
-        if taint is not None and not wasted:
+        guards = (taint for taint in nodes.guards if self.gpu is not None and not self._serves(nodes, taint))
+        if nodes.pool is not None and (guard := _untolerated(self.pod, guards)) is not None:
+            return Rejected(nodes, f"its taint {guard} is for Pods that request its accelerator")
+        if self.gpu is False and nodes.gpu is Gpu.YES:
+            return Rejected(nodes, "it has GPUs, and the Pod requests none", admitted=True)
+        if (taint := _untolerated(self.pod, nodes.dedicated)) is not None:
             because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
-            return Rejected(nodes, because, certain=not admitted, dedicated=taint if admitted else None)
-        if wasted:
-            return Rejected(nodes, _GPU, certain=taint is not None or not admitted)
-        return None if admitted else Rejected(nodes, EXCLUDED, certain=True)
-
-    def _alone(self, nodes: SpotNodes, supply: Supply) -> bool:
-        """Return whether each term demands a label that only the pool of these nodes declares."""
-        items = [item for item in nodes.labels.items() if item[0] in supply.given]
-        own = [(key, value) for key, value in items if sum(pool.labels.get(key) == value for pool in supply.pools) == 1]
-        listing = ([need for need in term.requirements if need.operator == "In"] for term in self.terms)
-        return all(any((need.key, *(need.values or ())) in own for need in requirements) for requirements in listing)
+            return Rejected(nodes, because, admitted=True, dedicated=taint)
+        return None
 
     def tolerations(self, fitting: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
         """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
-            guards = [
-                taint for taint in nodes.guards if self.gpu is None or nodes.provider.serves(taint, self.requested)
-            ]
-            dedicated = nodes.dedicated if self.chooses(nodes) else ()
-            wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
+            guards = tuple(taint for taint in nodes.guards if self.gpu is None or self._serves(nodes, taint))
+            wanted |= dict.fromkeys(nodes.tolerations)
+            named = (*nodes.dedicated, *nodes.guards) if self.chooses(nodes) else guards
+            wanted |= dict.fromkeys(tolerations_for(named))
         return tuple(wanted)
+
+    def _serves(self, nodes: SpotNodes, taint: Taint) -> bool:
+        return nodes.provider.serves(taint, self.requested)
 
     def _unable(self, nodes: SpotNodes) -> str:
         """Return why accelerators, or their absence, exclude the nodes. Return an empty string if they don't."""
         if self.gpu and nodes.gpu is Gpu.NO:
-            return _NO_GPU
+            return "it has no GPUs, and the Pod requests GPUs"
         if other := next((name for name in sorted(self.requested) if not nodes.provider.offers(name)), ""):
             return f"{nodes.provider.title} has no {other}"
-        guard = guarding_taint(self.pod, nodes, self.requested) if self.gpu is not None and nodes.pool else None
-        if guard is None:
-            return ""
-        if self.gpu:
-            return f"its taint {guard} is for Pods that request {guard.key}"
-        return f"its taint {guard} repels Pods that request no GPUs"
+        return ""
 
     def _volume_elsewhere(self, nodes: SpotNodes) -> str:
         """Return which bound volume the nodes can't attach. Return an empty string if they can attach all of them."""
@@ -132,21 +121,29 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     def _foreign(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> Rejected | None:
         """Return why the operating system or architecture excludes the nodes, or None if it doesn't.
 
-        A Pod runs on Windows or Arm only if its own spec says so, if it names the pool, or if it selects a label that
-        no other pool declares. On a cluster with only Arm nodes, all Pods run on Arm.
+        A Pod runs on Windows or Arm only if its own constraints or tolerations say so, or if it names the pool. On a
+        cluster with only Arm nodes, all Pods run on Arm.
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
-            return Rejected(nodes, f"its nodes run {system}, and the Pod sets spec.os to {own.name}", foreign=OS_LABEL)
-        if chosen:
-            return None
+            because = f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
+            return Rejected(nodes, because, admitted=True, foreign=OS_LABEL)
         on_windows = system == WINDOWS and own is None
         on_arm = nodes.only(ARCH_LABEL) == ARM and not supply.arm
         for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, on_arm)):
-            if foreign and not _selects_platform(self.terms, key, nodes) and not self._alone(nodes, supply):
+            if foreign and not chosen and not self._accepts(key, nodes):
                 because = f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
-                return Rejected(nodes, because, foreign=key)
+                return Rejected(nodes, because, admitted=True, foreign=key)
         return None
+
+    def _accepts(self, key: str, nodes: SpotNodes) -> bool:
+        """Return whether the Pod lists values of this platform label in a fitting term, or tolerates its taint."""
+        keys, value = {key, f"beta.{key}"}, nodes.only(key)
+        admitting = (term.requirements for term in self.terms if nodes.admitted((term,), nodes.absent))
+        if any(need.key in keys and need.operator in _LISTING for needs in admitting for need in needs):
+            return True
+        tolerated = (Taint(own.key or "", own.value or value) for own in self.pod.spec.tolerations or ())
+        return any(platform_of(taint) == (key, value) for taint in tolerated)
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -173,43 +170,22 @@ def feasible_nodes(
     """
     terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
-    fitting: list[SpotNodes] = []
-    rejected: list[Rejected] = []
-    wasted: list[Rejected] = []
     spot = [
         nodes for nodes in supply.spot if nodes.provider.name in names and (named is None or demands.chooses(nodes))
     ]
-    for nodes in spot:
-        if (refusal := demands.rejects(nodes, supply)) is None:
-            fitting.append(nodes)
-        else:
-            (wasted if refusal.because == _GPU and not refusal.certain else rejected).append(refusal)
-    if wasted:
-        selected = _named(terms, named, fitting, [refusal.nodes for refusal in wasted], supply)
-        fitting = [nodes for nodes in supply.spot if nodes in fitting or nodes in selected]
-        rejected += [refusal for refusal in wasted if refusal.nodes not in selected]
-    refused = list(rejected)
+    answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
+    rejected = tuple(refusal for _, refusal in answers if refusal is not None)
     if named is None:
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
-        absent = supply.given if fitting else frozenset()
-        for nodes in supply.unseen:
-            if nodes.provider.name in names & shown and nodes.admitted(terms, nodes.absent | absent):
-                if (refusal := demands.rejects(nodes, supply)) is None:
-                    fitting.append(nodes)
-                else:
-                    refused.append(refusal)
+        absent = supply.given if len(rejected) < len(spot) else frozenset()
+        unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names & shown)
+        admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
+        answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
+    fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
     tolerations = (*(demands.pod.spec.tolerations or ()), *demands.tolerations(fitting))
-    loose = (refusal for refusal in refused if not refusal.certain and refusal.dedicated is None)
-    strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerations))
-    return Fit(tuple(fitting), tuple(rejected), strays)
-
-
-def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
-    """Return whether a term that may admit these nodes lists values of this platform label."""
-    keys = {key, f"beta.{key}"}
-    admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
-    return any(need.key in keys and need.operator in _LISTING for needs in admitting for need in needs)
+    loose = (refusal for _, refusal in answers if refusal is not None and refusal.admitted)
+    return Fit(fitting, rejected, tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerations)))
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
@@ -241,31 +217,7 @@ def demands_spot(term: Term, provider: Provider) -> bool:
     return False
 
 
-def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
-    """Return the first untolerated taint of the nodes that repels Pods without a request for its accelerator."""
-    return _untolerated(pod, (taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)))
-
-
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
     """Return the first NoSchedule or NoExecute taint that the Pod doesn't tolerate."""
     tolerations, hard = pod.spec.tolerations or (), (taint for taint in taints if taint.effect in HARD_EFFECTS)
     return next((taint for taint in hard if not any(tolerates(toleration, taint) for toleration in tolerations)), None)
-
-
-def _named(
-    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
-) -> list[SpotNodes]:
-    """Return the GPU nodes that a Pod without GPU requests names: by annotation, pool-name label, or declared label.
-
-    A label that pools declare names the nodes only if no fitting node has it: all spot pools may have the label.
-    """
-    if named is not None:
-        return unsuited
-
-    def selects(nodes: SpotNodes, keys: Collection[str]) -> bool:
-        return any(term.demands(keys) and nodes.admitted((term,), supply.telling) for term in terms)
-
-    by_name = [nodes for nodes in unsuited if selects(nodes, nodes.provider.pool_labels)]
-    if by_name or any(selects(nodes, supply.given) for nodes in fit):
-        return by_name
-    return [nodes for nodes in unsuited if selects(nodes, supply.given)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
@@ -36,10 +37,11 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
         return pool
     marks = {*provider.marks, *dict(pool.own_marks)}
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
-    if pool.label_domains:  # The pool declares all labels.
-        return replace(pool, label_keys=keys.union(pool.label_keys or ()))
     shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
-    taints = (taint for taint in shared if not provider.is_forbidden(taint))
+    lasting = (taint for taint in shared if not provider.is_forbidden(taint))
+    if pool.label_domains:  # The pool declares all labels, and all taints but those of starting nodes.
+        taints = (*pool.taints, *sorted(filter(says_spot, lasting), key=str))
+        return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints)
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
     sure = common if alike else [item for item in common if item[0] in _PLATFORM or item[0] in pool.labels]
@@ -55,7 +57,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
         label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
         requirements=requirements,
         zones=zones,
-        taints=(*pool.taints, *sorted(taints, key=str)),
+        taints=(*pool.taints, *sorted(lasting, key=str)),
     )
 
 

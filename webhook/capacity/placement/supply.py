@@ -308,18 +308,19 @@ def _spot_nodes(
 ) -> SpotNodes:
     marks = marks_of(provider, pool)
     labels = {**known, **dict(marks)}
-    own, platform = pool.taints if pool is not None else (), _platform_taints(provider, pool, labels)
-    taints = dict.fromkeys((*own, *provider.spot_taints, *platform, *_automatic_guards(provider, pool)))
+    gpu = pool.gpu if pool is not None else Gpu.UNKNOWN if requirements.labels.keys() <= provider.marks else Gpu.YES
+    always = (spec.taint for spec in provider.spot_node_taints if spec.declared_pools)
+    own = (*(pool.taints if pool is not None else ()), *always)
+    automatic = _automatic_taints(provider, pool, labels)
+    taints = dict.fromkeys((*own, *provider.spot_taints, *automatic))
     meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
     def meaning(*wanted: TaintMeaning) -> tuple[Taint, ...]:
         return tuple(taint for taint, meant in meanings.items() if meant in wanted)
 
-    labels = {**dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))), **labels}
-    gpu = pool.gpu if pool is not None else Gpu.UNKNOWN if requirements.labels.keys() <= provider.marks else Gpu.YES
-    guards = meaning(TaintMeaning.ACCELERATOR)
-    always = (spec.taint for spec in provider.spot_node_taints if spec.declared_pools)
-    lasting = (taint for taint in (*own, *always, *platform) if meanings[taint] is not TaintMeaning.PASSING)
+    platform, guards = meaning(TaintMeaning.PLATFORM), meaning(TaintMeaning.ACCELERATOR)
+    repelling = {*own, *platform, *(guards if gpu is Gpu.YES else ())}.difference(meaning(TaintMeaning.PASSING))
+    labels = {**dict(filter(None, map(platform_of, platform))), **labels}
     return SpotNodes(
         provider=provider,
         pool=pool,
@@ -329,37 +330,33 @@ def _spot_nodes(
         requirements=requirements,
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
-        taints=tuple(
-            taint for taint in (*lasting, *(guards if gpu is Gpu.YES else ())) if taint.effect in HARD_EFFECTS
-        ),
+        taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS),
         guards=guards,
         dedicated=tuple(
             taint
             for taint in meaning(TaintMeaning.DEDICATED)
             if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
         ),
-        tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
+        tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *platform)),
         marks=marks,
     )
 
 
-def _platform_taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Return the platform taints that the provider adds to nodes with these labels. Nodes show all their taints."""
-    if pool is not None and (pool.bare or pool.kind == NODE_GROUP):
+def _automatic_taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+    """Return the taints that the provider adds to nodes with this platform or with accelerators.
+
+    Nodes show all their taints.
+    """
+    guards, platform = provider.automatic_gpu_taints, provider.platform_taints_of(labels)
+    if pool is None:
+        return (*platform, *(spec.taint for spec in guards))
+    if pool.kind == NODE_GROUP:
         return ()
-    keys = {taint.key for taint in pool.taints} if pool is not None else ()
-    return tuple(taint for taint in provider.platform_taints_of(labels) if taint.key not in keys)
-
-
-def _automatic_guards(provider: Provider, pool: Pool | None) -> Iterator[Taint]:
-    """Yield the taints that the provider adds to nodes with accelerators. Nodes show all their taints."""
-    if pool is not None and (pool.kind == NODE_GROUP or pool.gpu is not Gpu.YES):
-        return
-    keys = {taint.key for taint in pool.taints} if pool is not None else ()
-    machines = pool.instance_type.casefold() if pool is not None else ""
-    for spec in provider.automatic_gpu_taints:
-        if spec.key not in keys and (pool is None or not spec.instance_types or spec.instance_types.match(machines)):
-            yield spec.taint
+    machines = pool.instance_type.casefold()
+    on_gpus = guards if pool.gpu is Gpu.YES else ()
+    fitting = (spec.taint for spec in on_gpus if not spec.instance_types or spec.instance_types.match(machines))
+    keys = {taint.key for taint in pool.taints}
+    return tuple(taint for taint in (*(() if pool.bare else platform), *fitting) if taint.key not in keys)
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:

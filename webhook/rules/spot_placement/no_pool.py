@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
+from webhook.capacity.placement.feasible import EXCLUDED
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
@@ -61,27 +61,17 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
 
 
 def _one_unfit(pod: Pod, target: Target) -> Violation | None:
-    """Return the violation for a Pod that names one pool whose accelerators don't match its requests, or None."""
-    if len(chosen := list(_chosen(pod, target))) != 1:
+    """Return the violation for a Pod that requests GPUs and names one pool without GPUs, or None."""
+    chosen = list(_chosen(pod, target))
+    if not target.gpu or len(chosen) != 1 or chosen[0].gpu is not Gpu.NO:
         return None
-    (nodes,) = chosen
-    if target.gpu and nodes.gpu is Gpu.NO:
-        return warning(
-            id="pool-without-gpus",
-            reason=f"{nodes.pool} has no GPUs, and the Pod requests GPUs",
-            field=own_field(pod),
-            detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
-            fix="name a pool with GPUs, or remove the GPU request",
-        )
-    if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
-        return warning(
-            id="pool-for-gpus-only",
-            reason=f"{nodes.pool} admits only Pods that request GPUs, and this Pod requests none",
-            field=own_field(pod),
-            detail=f"spotgate tolerates its taint {taint} only for Pods that request GPUs. {UNCHANGED}",
-            fix="request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
-        )
-    return None
+    return warning(
+        id="pool-without-gpus",
+        reason=f"{chosen[0].pool} has no GPUs, and the Pod requests GPUs",
+        field=own_field(pod),
+        detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+        fix="name a pool with GPUs, or remove the GPU request",
+    )
 
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:

@@ -25,7 +25,7 @@ Writes
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
-    pool-for-gpus-only, pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-no-room,
+    pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-no-room,
     floor-autoscaler, floor-not-kept, floor-undecided
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
