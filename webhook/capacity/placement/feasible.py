@@ -95,10 +95,9 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
-            guards = tuple(taint for taint in nodes.guards if self.gpu is None or self._serves(nodes, taint))
-            wanted |= dict.fromkeys(nodes.tolerations)
+            guards = (taint for taint in nodes.guards if self.gpu is None or self._serves(nodes, taint))
             named = (*nodes.dedicated, *nodes.guards) if self.chooses(nodes) else guards
-            wanted |= dict.fromkeys(tolerations_for(named))
+            wanted |= dict.fromkeys(tolerations_for((*nodes.marking, *nodes.platform, *named)))
         return tuple(wanted)
 
     def _serves(self, nodes: SpotNodes, taint: Taint) -> bool:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.caching import identity_cache
 from webhook.base.globs import is_glob
@@ -17,7 +18,7 @@ from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.nodes import KIND as NODE_GROUP
-from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
@@ -27,7 +28,6 @@ from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
@@ -106,7 +106,8 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         taints: the taints that repel Pods.
         guards: the taints that repel Pods without a request for the nodes' accelerator.
         dedicated: the taints that repel every Pod that neither tolerates them nor names the pool.
-        tolerations: the tolerations for the taints that mark spot nodes or their platform.
+        marking: the taints that mark the nodes as spot.
+        platform: the taints that name their platform.
         marks: the labels that distinguish them from other nodes of their pool, the preferred label first.
     """
 
@@ -118,7 +119,8 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     taints: tuple[Taint, ...]
     guards: tuple[Taint, ...]
     dedicated: tuple[Taint, ...]
-    tolerations: tuple[Toleration, ...]
+    marking: tuple[Taint, ...]
+    platform: tuple[Taint, ...]
     marks: tuple[tuple[str, str], ...]
 
     def shows(self, key: str) -> bool:
@@ -199,22 +201,14 @@ def _supply(
     written = (key for pool in declared_spot for key in (*pool.labels, *dict(pool.own_marks)))
     given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
 
-    def visible(pool: Pool) -> SpotNodes:
-        provider, requirements = providers[pool.provider], pool.requirements or NO_REQUIREMENTS
-        return _spot_nodes(provider, pool, pool.labels, requirements, every_mark - provider.marks, common)
+    def spot_nodes(pool: Pool) -> SpotNodes:
+        provider = providers[pool.provider]
+        return _spot_nodes(provider, pool, every_mark - provider.marks, common)
 
-    def unseen(provider: Provider) -> Iterator[SpotNodes]:
-        names = LabelValues(excluded=frozenset(pool.pool_name for pool in pools if pool.provider == provider.name))
-        accelerators = [key for key in provider.gpu.labels.patterns if not is_glob(key)]
-        accelerated = ((_PLATFORMS[0], {key: LabelValues(present=True)}) for key in accelerators)
-        for platform, having in (*((platform, {}) for platform in _PLATFORMS), *accelerated):
-            requirements = Requirements({provider.pool_name_label: names, **having})
-            yield _spot_nodes(provider, None, platform, requirements, every_mark - provider.marks, common)
-
-    may_be_spot = sorted(
-        (pool for pool in pools if can_be_spot(pool, providers[pool.provider])), key=attrgetter("identity")
-    )
-    spot = tuple(map(visible, may_be_spot))
+    may_be_spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    spot = tuple(map(spot_nodes, sorted(may_be_spot, key=attrgetter("identity"))))
+    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
+    shown = ((taint, nodes.provider.name) for nodes in spot for taint in nodes.marking if taint not in elsewhere)
     other = tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot)
     # If files contain only pools that Pods select by name, such as ComputeClasses, the other pools are unknown.
     known = all_pools is not None and not (all_pools and not node_groups and all(pool.chosen_by for pool in all_pools))
@@ -226,16 +220,29 @@ def _supply(
         arm=bool(pools) and all(known.only(ARCH_LABEL) == ARM for known in (*spot, *other)),
         spot=spot,
         unseen=tuple(
-            nodes
+            spot_nodes(pool)
             for provider in providers.values()
             if provider.spot_node_labels and provider.name not in seen and (known or not provider.pools_are_here)
-            for nodes in unseen(provider)
+            for pool in _unseen(provider, pools)
         ),
         other=other,
         given=given,
         telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
-        taints=tuple(_spot_taints(pools, providers, common)),
+        taints=(*((taint, name) for name, provider in providers.items() for taint in provider.spot_taints), *shown),
     )
+
+
+def _unseen(provider: Provider, pools: Iterable[Pool]) -> Iterator[Pool]:
+    """Yield a pool for each platform, and each label of accelerators, that invisible pools of a provider can have."""
+    names = LabelValues(excluded=frozenset(pool.pool_name for pool in pools if pool.provider == provider.name))
+    requirements = Requirements({provider.pool_name_label: names})
+    unseen = Pool(provider=provider.name, kind="", name="", capacity=CapacityType.SPOT, requirements=requirements)
+    for platform in _PLATFORMS:
+        yield replace(unseen, labels=platform)
+    for key in provider.gpu.labels.patterns:
+        if not is_glob(key):
+            having = requirements.narrowed({key: LabelValues(present=True)})
+            yield replace(unseen, labels=_PLATFORMS[0], requirements=having, gpu=Gpu.YES)
 
 
 def _spot_node_keys(
@@ -289,45 +296,35 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
     return pool.spot or (pool.capacity is CapacityType.BOTH and bool(marks_of(provider, pool)))
 
 
-def marks_of(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
+def marks_of(provider: Provider, pool: Pool) -> tuple[tuple[str, str], ...]:
     """Return the labels that distinguish spot nodes from other nodes of the same pool."""
-    if pool is not None and not pool.marked:
+    if not pool.marked:
         return pool.own_marks
-    labels, own = provider.spot_node_labels, pool.labels if pool is not None else {}
+    labels, own = provider.spot_node_labels, pool.labels
     instead = tuple((label.key, label.value) for label in labels if label.instead and own.get(label.key) == label.value)
     return instead or tuple((label.key, label.value) for label in labels if not label.instead)
 
 
-def _spot_nodes(
-    provider: Provider,
-    pool: Pool | None,
-    known: Mapping[str, str],
-    requirements: Requirements,
-    absent: frozenset[str],
-    common: frozenset[Taint],
-) -> SpotNodes:
+def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
     marks = marks_of(provider, pool)
-    labels = {**known, **dict(marks)}
-    gpu = pool.gpu if pool is not None else Gpu.UNKNOWN if requirements.labels.keys() <= provider.marks else Gpu.YES
-    always = (spec.taint for spec in provider.spot_node_taints if spec.declared_pools)
-    own = (*(pool.taints if pool is not None else ()), *always)
-    automatic = _automatic_taints(provider, pool, labels)
-    taints = dict.fromkeys((*own, *provider.spot_taints, *automatic))
+    labels = {**pool.labels, **dict(marks)}
+    own = (*pool.taints, *(spec.taint for spec in provider.spot_node_taints if spec.declared_pools))
+    taints = dict.fromkeys((*own, *provider.spot_taints, *_automatic_taints(provider, pool, labels)))
     meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
     def meaning(*wanted: TaintMeaning) -> tuple[Taint, ...]:
         return tuple(taint for taint, meant in meanings.items() if meant in wanted)
 
     platform, guards = meaning(TaintMeaning.PLATFORM), meaning(TaintMeaning.ACCELERATOR)
-    repelling = {*own, *platform, *(guards if gpu is Gpu.YES else ())}.difference(meaning(TaintMeaning.PASSING))
+    repelling = {*own, *platform, *(guards if pool.gpu is Gpu.YES else ())}.difference(meaning(TaintMeaning.PASSING))
     labels = {**dict(filter(None, map(platform_of, platform))), **labels}
     return SpotNodes(
         provider=provider,
-        pool=pool,
-        gpu=gpu,
+        pool=pool if pool.kind else None,
+        gpu=pool.gpu,
         # Every kubelet also sets the deprecated platform labels.
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
-        requirements=requirements,
+        requirements=pool.requirements or NO_REQUIREMENTS,
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS),
@@ -337,26 +334,27 @@ def _spot_nodes(
             for taint in meaning(TaintMeaning.DEDICATED)
             if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
         ),
-        tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *platform)),
+        marking=meaning(TaintMeaning.SPOT),
+        platform=platform,
         marks=marks,
     )
 
 
-def _automatic_taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Return the taints that the provider adds to nodes with this platform or with accelerators.
+def _automatic_taints(provider: Provider, pool: Pool, labels: Mapping[str, str]) -> Iterator[Taint]:
+    """Yield the taints that the provider adds to nodes for their platform or their accelerators.
 
-    Nodes show all their taints.
+    Visible Nodes show all their taints. Nodes of an invisible pool may have accelerators.
     """
-    guards, platform = provider.automatic_gpu_taints, provider.platform_taints_of(labels)
-    if pool is None:
-        return (*platform, *(spec.taint for spec in guards))
     if pool.kind == NODE_GROUP:
-        return ()
-    machines = pool.instance_type.casefold()
-    on_gpus = guards if pool.gpu is Gpu.YES else ()
-    fitting = (spec.taint for spec in on_gpus if not spec.instance_types or spec.instance_types.match(machines))
-    keys = {taint.key for taint in pool.taints}
-    return tuple(taint for taint in (*(() if pool.bare else platform), *fitting) if taint.key not in keys)
+        return
+    guards = provider.automatic_gpu_taints if pool.gpu is Gpu.YES or not pool.kind else ()
+    machines, keys = pool.instance_type.casefold(), {taint.key for taint in pool.taints}
+    fitting = (
+        spec for spec in guards if not (pool.kind and spec.instance_types) or spec.instance_types.match(machines)
+    )
+    for taint in (*(() if pool.bare else provider.platform_taints_of(labels)), *(spec.taint for spec in fitting)):
+        if taint.key not in keys:
+            yield taint
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
@@ -380,17 +378,3 @@ def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
 def tolerations_for(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
     """Return the narrowest toleration for each of these taints. Skip taints that no node can have."""
     return tuple(dict.fromkeys(filter(None, map(toleration_for, taints))))
-
-
-def _spot_taints(
-    pools: tuple[Pool, ...], providers: Mapping[str, Provider], common: frozenset[Taint]
-) -> Iterable[tuple[Taint, str]]:
-    """Yield the providers' spot taints and the taints that only spot pools have, each with its provider's name."""
-    for provider in providers.values():
-        for taint in provider.spot_taints:
-            yield taint, provider.name
-    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
-    for pool in pools:
-        for taint in pool.taints if pool.spot else ():
-            if taint not in elsewhere and meaning_of(taint, providers[pool.provider], common) is TaintMeaning.SPOT:
-                yield taint, pool.provider

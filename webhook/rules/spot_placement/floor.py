@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
-from webhook.capacity.placement.room import room_for
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Phase
+from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
