@@ -193,9 +193,9 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        required = _one_by_one(_missing(pod, excluded))
+        required = ((lacking,),) if (lacking := _missing(pod, excluded)) else ()
         if selectors and not target.preferred:
-            required = ((selectors,) if len(selectors) > 1 else _one_by_one(selectors[0])) + required
+            required = (*((selectors,) if len(selectors) > 1 else _one_by_one(selectors[0])), *required)
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target),
             required=required,
