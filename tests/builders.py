@@ -329,7 +329,9 @@ def review(
 def decided(body: bytes, phase: Phase, view: ClusterView, **fields: Any) -> Decision:
     """Return the shipped policies' decision on a review; ``fields`` are fields of the context."""
     context = Context(phase=phase, now=NOW, **fields).seeing(view, ASSUMED_VERSION)
-    return decide(decode_review(body), BUNDLE.index, context)
+    decision = decide(decode_review(body), BUNDLE.index, context)
+    assert not decision.failures
+    return decision
 
 
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:

@@ -67,7 +67,7 @@ def test_I7_no_object_crashes_the_engine(
             answer = response(body, phase, view)
             assert answer["allowed"] or answer["status"]["message"]
             offline = Context(phase=phase, now=NOW, view=view, offline=True, patch_templates=True, trace=True)
-            decide(decode_review(body), BUNDLE.index, offline)
+            assert not decide(decode_review(body), BUNDLE.index, offline).failures
 
 
 reserved_keys = st.builds(
