@@ -151,6 +151,14 @@ def test_review_answers(policy: str, files: list[str], run: Run, write: Write) -
     assert f"policy {policy} couldn't judge" in " ".join((*mutated.get("warnings", ()), *validated.get("warnings", ())))
 
 
+def test_replay_reports_a_failure_of_both_policies(policy: str, run: Run, write: Write) -> None:
+    pod = {"metadata": {"labels": {"spotgate.dev/capacity": "spot"}}, "spec": {"containers": [{"name": "main"}]}}
+    file = write("review.json", review(pod, name="broken"))
+    done = run("replay", "--policies", "shipped", "--against", "shipped", "--state", write("state.yaml", STATE), file)
+    assert done.code == 2
+    assert f"{file}:1:1: policy {policy} couldn't judge the object" in done.err
+
+
 def test_a_policy_test_cant_run(policy: str, run: Run, write: Write) -> None:
     done = run("test", "--policies", "shipped", write("tests.yaml", TESTS))
     assert done.code == 2
