@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"
-_LATE: Final = frozenset({"Failed", "TerminationComplete"})
+_LATE: Final = ("Failed", "TerminationComplete")
 LONG_SECONDS: Final = 60
 """The grace period of a stateless service. A replacement that waits for a longer grace period comes too late."""
 
