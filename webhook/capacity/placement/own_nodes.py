@@ -13,6 +13,7 @@ from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Term
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.pod import Requirement
+from webhook.kube.tolerations import HARD_EFFECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +39,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
     marks = {*provider.marks, *dict(pool.own_marks)}
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
     shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
-    lasting = (taint for taint in shared if not provider.is_forbidden(taint))
+    lasting = (taint for taint in shared if taint.effect in HARD_EFFECTS and not provider.is_forbidden(taint))
     if pool.label_domains:  # The pool declares all labels, and all taints but those of starting nodes.
         taints = (*pool.taints, *sorted(filter(says_spot, lasting), key=str))
         return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints)
