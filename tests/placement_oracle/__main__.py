@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
 
@@ -36,7 +37,7 @@ def report() -> int:
 
 
 def show(seed: str) -> int:
-    """Print one case: the machines that matter, the Pod before and after, and the verdict. Return the exit code."""
+    """Print one case: the potential Nodes, what spotgate sees, the Pod, and the answer. Return the exit code."""
     number, index = map(int, seed.split("."))
     cluster = cluster_at(number)
     pod = pods_at(number, cluster)[index]
@@ -44,19 +45,29 @@ def show(seed: str) -> int:
     if wrong:
         cluster = smallest(pod, cluster, wrong[0].kind)
     ((admitted, wrong),) = judged([pod], cluster)
-    print(f"# {cluster.flavor}: potential Nodes")
+    print(f"# Potential Nodes of {cluster.flavor}:")
     for machine in cluster.machines:
-        what = {"spot": machine.spot, "up": machine.up, "shown": machine.shown}
-        taints = [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in machine.taints]
-        told = {"name": machine.node["metadata"]["name"], **what, "labels": machine.labels, "taints": taints}
-        print("# " + yaml.safe_dump(told, sort_keys=False, default_flow_style=True, width=10_000).strip())
-    print("---\n# what spotgate sees\n" + yaml.safe_dump_all(cluster.state, sort_keys=False))
-    print("---\n# the Pod\n" + yaml.safe_dump(pod, sort_keys=False))
-    added = {key: value for key, value in admitted.after["spec"].items() if pod["spec"].get(key) != value}
-    keys = ("nodeSelector", "affinity", "tolerations")
-    print("---\n# injected\n" + yaml.safe_dump({k: v for k, v in added.items() if k in keys}, sort_keys=False))
-    print("\n".join(("# findings: " + " ".join(admitted.findings), *(f"# WRONG: {one}" for one in wrong))))
+        what = f"{'spot' if machine.spot else 'on-demand'}, {'up' if machine.up else 'at zero'}"
+        truth = {
+            "labels": machine.labels,
+            "taints": machine.taints,
+            "allocatable": machine.node["status"]["allocatable"],
+        }
+        print(f"# {machine.node['metadata']['name']}: {what}; {truth}")
+    claims = {claim["resourceClaimTemplateName"] for claim in pod["spec"].get("resourceClaims", ())}
+    kept = [o for o in cluster.state if o["kind"] != "ResourceClaimTemplate" or o["metadata"]["name"] in claims]
+    given, spec = admitted.before["spec"], admitted.after["spec"]
+    added = {key: value for key, value in spec.items() if given.get(key) != value}
+    _print("What spotgate sees", *kept)
+    _print("The Pod", pod)
+    _print("The Pod's fields that admission changed", added)
+    print("\n".join((f"# findings: {' '.join(admitted.findings)}", *(f"# WRONG: {one}" for one in wrong))))
     return int(bool(wrong))
+
+
+def _print(title: str, *documents: object) -> None:
+    plain = json.loads(json.dumps(documents))  # without aliases
+    print(f"---\n# {title}\n{yaml.safe_dump_all(plain, sort_keys=False)}", end="")
 
 
 if __name__ == "__main__":

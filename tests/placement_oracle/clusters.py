@@ -192,7 +192,7 @@ def _pool(
     spot, up = not system and maybe(random, 0.75), system or maybe(random, 0.5)
     both = provider == "karpenter" and not system and maybe(random, 0.15)
     arches = ("amd64", "arm64") if provider == "karpenter" and kind == "cpu" and both else ("",)
-    own = _own_taints(random, provider, kind) if not system else []
+    own = _own_taints(random, provider, kind, spot=spot or both) if not system else []
     if traits["common"] and spot and not both:
         own.append(COMMON_TAINT)
     labels = {"example.com/tier": random.choice("ab")} if maybe(random, 0.5) else {}
@@ -232,10 +232,10 @@ def _pool(
     return machines, shown
 
 
-def _own_taints(random: Random, provider: str, kind: str) -> list[JSON]:
+def _own_taints(random: Random, provider: str, kind: str, *, spot: bool) -> list[JSON]:
     """Return the taints that a pool declares."""
     taints = []
-    if maybe(random, 0.25):
+    if spot and maybe(random, 0.3):
         taints.append(random.choice(SPOT_TAINTS))
     if maybe(random, 0.15):
         taints.append(random.choice(DEDICATED_TAINTS))

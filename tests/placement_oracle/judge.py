@@ -18,7 +18,8 @@ It knows all potential Nodes of a cluster, spotgate sees only some. A Node *shou
    Any other taint dedicates the Node to other Pods. No Pod should run on a Node with a `neverTolerate` taint.
 
 A Pod that names a pool, in the annotation or by the pool-name label in nodeSelector or in every term, should run on that
-pool whatever its platform, accelerator, and taints are, except `neverTolerate` taints, and on no other pool.
+pool whatever its platform, accelerator, and dedicating taints are, and on no other pool. Taints for accelerators that it
+doesn't request still keep it off.
 
 Either answer is right (`Verdict.EITHER`) where spotgate can't know better or needn't:
 
@@ -27,6 +28,7 @@ Either answer is right (`Verdict.EITHER`) where spotgate can't know better or ne
   others on EKS, where no label says so. But every Node has the labels of its platform, so a foreign platform is wrong.
 - Machines of a foreign platform or with an accelerator that the Pod could run on without spotgate, as its own constraints
   demand the provider's spot label: "nothing that is there is narrowed".
+- Machines of the wrong kind with a label of the team's that the Pod demands, if no other Node should run the Pod.
 - Pods with `spot-preferred`: machines that aren't spot and of a foreign platform may be excluded.
 
 `spot-preferred` Pods should run on the same spot nodes, and keep all other Nodes. Injected tolerations open no other
@@ -65,7 +67,8 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 ARCH, SYSTEM = "kubernetes.io/arch", "kubernetes.io/os"
-PLATFORM: Final = {ARCH: "amd64", SYSTEM: "linux"}
+ON_DEMAND, PLATFORM, ACCELERATOR = "on-demand", "foreign platform", "accelerator that isn't requested"
+USUAL: Final = {ARCH: "amd64", SYSTEM: "linux"}
 WORDS: Final = re.compile(r"spot|preemptible|interruptible|interruptable|evictable", re.IGNORECASE)
 CLAIMS: Final = {"gpu": {GPU_CLASS}, "network": {NETWORK_CLASS}, "unknown": set()}
 
@@ -80,14 +83,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong answer: its kind, the Node, and the reason that the judge gives."""
+    """A wrong answer about a Node, and its kind."""
 
     kind: str
-    machine: Machine | None = None
-    because: str = ""
+    machine: Machine
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.machine.node['metadata']['name']}, {self.because}" if self.machine else self.kind
+        return f"{self.machine.node['metadata']['name']}: {self.kind}"
 
 
 class Judge:
@@ -101,11 +103,17 @@ class Judge:
 
     def can_run(self, pod: JSON, machine: Machine) -> bool:
         """Return whether the scheduler may bind this version of the Pod to the Node."""
-        return scheduler.can_run(pod, machine.node) and self._devices_fit(machine)
+        return scheduler.can_run(pod, machine.node) and self._is_enough(machine)
 
-    def _devices_fit(self, machine: Machine) -> bool:
-        fraction = "gpu-fraction" in self.pod["metadata"].get("annotations", {})  # KAI scheduler
-        return self._claimed <= machine.devices and (not fraction or machine.accelerator == GPU)
+    def _is_enough(self, machine: Machine) -> bool:
+        """Return whether the Node's resources and devices are enough for the Pod."""
+        devices = self._claimed <= machine.devices and (not self._fraction or machine.accelerator == GPU)
+        return devices and scheduler.fits(self.pod, machine.node)
+
+    @cached_property
+    def _fraction(self) -> bool:
+        """Whether the Pod asks KAI, in an annotation, for a part of a GPU."""
+        return "gpu-fraction" in self.pod["metadata"].get("annotations", {})
 
     @cached_property
     def _claimed(self) -> set[str]:
@@ -116,79 +124,73 @@ class Judge:
     def _requested(self) -> set[str]:
         """The accelerators that the Pod requests."""
         names = scheduler.requests_of(self.pod)
-        gpus = any(name.startswith("nvidia.com/") for name in names) or GPU_CLASS in self._claimed
-        gpus = gpus or "gpu-fraction" in self.pod["metadata"].get("annotations", {})
+        gpus = self._fraction or GPU_CLASS in self._claimed or any(name.startswith("nvidia.com/") for name in names)
         return {*({GPU} if gpus else ()), *names} & {GPU, TPU, NEURON}
 
     @cached_property
     def _unknown_claim(self) -> bool:
         return any(c["resourceClaimTemplateName"] == "unknown" for c in self.pod["spec"].get("resourceClaims", ()))
 
-    def _demands(self, keys: set[str], machine: Machine) -> bool:
-        """Return whether nodeSelector or each term that admits the Node demands one of these labels."""
-        terms = [term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node)]
-        listed = [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
-        return bool(keys & self.pod["spec"].get("nodeSelector", {}).keys()) or (
-            bool(listed) and all(keys & demanded for demanded in listed)
-        )
+    def _admitting(self, machine: Machine) -> list[set[str]]:
+        """Return the keys that each term demands that admits the Node."""
+        terms = (term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node))
+        return [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
+
+    def _demands(self, key: str, machine: Machine) -> bool:
+        """Return whether nodeSelector, or each term that admits the Node, demands this label."""
+        demanded = self._admitting(machine)
+        return key in self.pod["spec"].get("nodeSelector", {}) or bool(demanded and all(key in d for d in demanded))
+
+    def _selects(self, key: str, machine: Machine) -> bool:
+        """Return whether the Pod selects the platform of a Node that it admits."""
+        if key == SYSTEM and "os" in self.pod["spec"]:
+            return bool(self.pod["spec"]["os"]["name"] == machine.labels[SYSTEM])
+        return key in self.pod["spec"].get("nodeSelector", {}) or any(key in d for d in self._admitting(machine))
 
     def _names(self, machine: Machine) -> bool:
         if self.named is not None:
             return machine.pool == self.named
-        return self._demands({POOL_LABELS[machine.provider]}, machine)
-
-    def _selects(self, key: str, machine: Machine) -> bool:
-        """Return whether the Pod selects the platform of the Node."""
-        if key == SYSTEM and "os" in self.pod["spec"]:
-            return bool(self.pod["spec"]["os"]["name"] == machine.labels[SYSTEM])
-        return self._demands({key}, machine)
+        return self._demands(POOL_LABELS[machine.provider], machine)
 
     def should_run(self, machine: Machine) -> tuple[Verdict, str]:
-        """Return whether the Node should run the Pod, and why not."""
-        no = Verdict.NO
+        """Return whether the Node should run the Pod, and if not, the kind of reason."""
         if not machine.spot:
-            return no, "it isn't spot"
+            return Verdict.NO, ON_DEMAND
         if self.named not in {None, machine.pool}:
-            return no, "it is in another pool than the annotation names"
-        if not (
-            scheduler.selects(self.pod, machine.node)
-            and scheduler.fits(self.pod, machine.node)
-            and self._devices_fit(machine)
-        ):
-            return no, "the Pod can't run there"
-        if forbidden := next((taint for taint in machine.taints if taint in FORBIDDEN_TAINTS), None):
-            return no, f"{forbidden['key']} must never be tolerated"
+            return Verdict.NO, "not the pool that the annotation names"
+        if not scheduler.selects(self.pod, machine.node) or not self._is_enough(machine):
+            return Verdict.NO, "impossible"
+        if any(taint in FORBIDDEN_TAINTS for taint in machine.taints):
+            return Verdict.NO, "taint that must never be tolerated"
         if not self._names(machine) and (because := self._foreign(machine)):
-            mine = self._demands({SPOT_LABELS.get(machine.provider, ("",))[0]}, machine) and self.can_run(
+            own = self._demands(SPOT_LABELS.get(machine.provider, ("",))[0], machine) and self.can_run(
                 self.pod, machine
             )
-            indistinct = machine.provider == "eks" and not machine.shown and because.startswith("it has a")
-            return (Verdict.EITHER if mine or indistinct else no), because
-        unknown = False
-        for taint in scheduler.repelled_by(self.pod, machine.node):
-            if not self._names(machine) and not self._may_tolerate(taint, machine):
-                return no, f"{taint['key']} dedicates it"
-            unknown = unknown or taint in machine.hidden
-        return (Verdict.EITHER, "its taint can't be seen") if unknown else (Verdict.YES, "")
+            unknowable = machine.provider == "eks" and not machine.shown and because == ACCELERATOR
+            return (Verdict.EITHER if own or unknowable else Verdict.NO), because
+        repelling = scheduler.repelled_by(self.pod, machine.node)
+        if not all(self._may_tolerate(taint, machine) for taint in repelling):
+            return Verdict.NO, "dedicated pool"
+        unseen = any(taint in machine.hidden for taint in repelling)
+        return (Verdict.EITHER, "unseen taint") if unseen else (Verdict.YES, "")
 
     def _foreign(self, machine: Machine) -> str:
-        """Return why the Node is of the wrong kind for the Pod, or an empty string."""
-        for key, usual in PLATFORM.items():
-            if machine.labels[key] != usual and not self._selects(key, machine):
-                return f"{machine.labels[key]} is a platform that the Pod doesn't select"
-        if machine.accelerator and not self._requested and not self._unknown_claim:
-            return f"it has a {machine.accelerator}, and the Pod requests none"
-        return ""
+        """Return why the machine is of the wrong kind for the Pod, or an empty string."""
+        if any(machine.labels[key] != usual and not self._selects(key, machine) for key, usual in USUAL.items()):
+            return PLATFORM
+        return ACCELERATOR if machine.accelerator and not self._requested and not self._unknown_claim else ""
 
     def _may_tolerate(self, taint: JSON, machine: Machine) -> bool:
-        """Return whether a taint means spot, or reserves an accelerator or a platform for the Pod."""
-        if taint in AUTOMATIC or WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}"):
+        """Return whether a taint means spot, or dedicates the Node to Pods like this one."""
+        key, value = taint["key"], taint.get("value", "")
+        if taint in AUTOMATIC or WORDS.search(f"{key.rpartition('/')[2]} {value}"):
             return True
-        if key := PLATFORM_TAINTS.get((taint["key"], taint.get("value", ""))):
-            return self._selects(key, machine)
-        if accelerator := ACCELERATOR_TAINTS.get((taint["key"], taint.get("value", ""))):
+        if accelerator := ACCELERATOR_TAINTS.get((key, value)):
             return accelerator in self._requested or self._unknown_claim
-        return taint in self._common
+        if self._names(machine):
+            return True
+        platform = PLATFORM_TAINTS.get((key, value))
+        return self._selects(platform, machine) if platform else taint in self._common
 
     @cached_property
     def _common(self) -> list[JSON]:
@@ -197,8 +199,7 @@ class Judge:
         others: list[JSON] = []
         for machine in (machine for machine in self.cluster.machines if machine.shown):
             visible = [taint for taint in machine.taints if taint not in machine.hidden]
-            mixed = any(other.pool == machine.pool and not other.spot for other in self.cluster.machines)
-            if mixed:
+            if any(other.pool == machine.pool and not other.spot for other in self.cluster.machines):
                 others += visible
             else:
                 spot[machine.pool] = visible
@@ -209,45 +210,38 @@ class Judge:
         """Return what is wrong with the Pod after admission."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
         unchanged = all(self.pod["spec"].get(f) == after["spec"].get(f) for f in ("nodeSelector", "affinity"))
-        if not any(verdict is Verdict.YES for _, verdict, _ in verdicts) and unchanged and findings:
-            return []
-        wrong = [self._wrong(after, *one) for one in verdicts]
-        return [one for one in wrong if one is not None]
+        if not any(verdict is Verdict.YES for _, verdict, _ in verdicts):
+            if unchanged and findings:
+                return []
+            verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
+        kinds = ((machine, self._wrong(after, machine, verdict, because)) for machine, verdict, because in verdicts)
+        return [Wrong(kind if m.shown else f"{kind} (unseen pool)", m) for m, kind in kinds if kind]
 
-    def _wrong(self, after: JSON, machine: Machine, verdict: Verdict, because: str) -> Wrong | None:
+    def _chooses(self, machine: Machine, because: str) -> bool:
+        """Return whether the Pod demands a label that the team gave to a machine of the wrong kind."""
+        return because in {PLATFORM, ACCELERATOR} and self._demands("example.com/tier", machine)
+
+    def _wrong(self, after: JSON, machine: Machine, verdict: Verdict, because: str) -> str:
+        """Return the kind of a wrong answer about one Node, or an empty string if the answer is right."""
         runs, ran = self.can_run(after, machine), self.can_run(self.pod, machine)
-        gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
         if verdict is Verdict.YES and not runs:
-            return Wrong("visible pool unused" if machine.up else "lost pool at zero", machine, because)
-        if self.preferred:
-            if verdict is Verdict.YES and gain <= 0:
-                return Wrong("no preference for spot", machine, because)
-            if verdict is Verdict.NO and runs and gain > 0:
-                return Wrong("preference for a wrong Node", machine, because)
-            if verdict is Verdict.NO and runs and not ran and not self._welcome(machine):
-                return Wrong(f"opened: {_kind(machine, because)}", machine, because)
-            if not machine.spot and ran and not runs and not self._foreign(machine):
-                return Wrong("on-demand Node lost", machine, because)
-            return None
-        if verdict is Verdict.NO and runs:
-            return Wrong(_kind(machine, because), machine, because)
-        return None
+            return "unused: Nodes are up" if machine.up else "unused: pool at zero"
+        if not self.preferred:
+            return f"wide: {because}" if verdict is Verdict.NO and runs else ""
+        gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
+        if verdict is Verdict.YES and gain <= 0:
+            return "not preferred: spot"
+        if verdict is Verdict.NO and runs and gain > 0:
+            return f"preferred: {because}"
+        if verdict is Verdict.NO and runs and not ran and not self._is_welcome(machine):
+            return f"opened: {because}"
+        if not machine.spot and ran and not runs and not self._foreign(machine):
+            return f"closed: {because}"
+        return ""
 
-    def _welcome(self, machine: Machine) -> bool:
-        """Return whether an on-demand Node repelled the Pod only by taints that it may tolerate."""
+    def _is_welcome(self, machine: Machine) -> bool:
+        """Return whether only taints that the Pod may tolerate repelled it from an on-demand Node."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
         return (
             not machine.spot and not self._foreign(machine) and all(self._may_tolerate(t, machine) for t in repelling)
         )
-
-
-def _kind(machine: Machine, because: str) -> str:
-    """Return the kind of a Node on which the Pod should not run."""
-    if not machine.spot:
-        return "on-demand"
-    unseen = "" if machine.shown else " (unseen pool)"
-    if "platform" in because:
-        return f"foreign platform{unseen}"
-    if "requests none" in because:
-        return f"accelerator for a Pod without{unseen}"
-    return f"{because.split(' ')[-1]}{unseen}" if "dedicates" not in because else f"dedicated pool{unseen}"
