@@ -27,12 +27,12 @@ def report() -> int:
             for kind in {one.kind for one in wrong} or {"right"}:
                 seeds[kind].append(f"{number}.{index}")
                 by_flavor[kind][cluster.flavor] += 1
-    print(f"{CLUSTERS * PODS_EACH - wrong_pods} of {CLUSTERS * PODS_EACH} are right.\n")
-    print(f"{'':45}{'all':>5} " + " ".join(f"{flavor:>13}" for flavor in FLAVORS))
+    print(f"{CLUSTERS * PODS_EACH - wrong_pods} of {CLUSTERS * PODS_EACH} are right.\n")  # noqa: T201
+    print(f"{'':45}{'all':>5} " + " ".join(f"{flavor:>13}" for flavor in FLAVORS))  # noqa: T201
     for kind in sorted(seeds, key=lambda kind: -len(seeds[kind])):
         counts = " ".join(f"{by_flavor[kind][flavor]:13}" for flavor in FLAVORS)
         examples = "" if kind == "right" else "   " + " ".join(seeds[kind][:SHOWN])
-        print(f"{kind:45}{len(seeds[kind]):5} {counts}{examples}")
+        print(f"{kind:45}{len(seeds[kind]):5} {counts}{examples}")  # noqa: T201
     return int(wrong_pods > 0)
 
 
@@ -45,7 +45,7 @@ def show(seed: str) -> int:
     if wrong:
         cluster = smallest(pod, cluster, wrong[0].kind)
     ((admitted, wrong),) = judged([pod], cluster)
-    print(f"# Potential Nodes of {cluster.flavor}:")
+    print(f"# Potential Nodes of {cluster.flavor}:")  # noqa: T201
     for machine in cluster.machines:
         what = f"{'spot' if machine.spot else 'on-demand'}, {'up' if machine.up else 'at zero'}"
         truth = {
@@ -53,7 +53,7 @@ def show(seed: str) -> int:
             "taints": machine.taints,
             "allocatable": machine.node["status"]["allocatable"],
         }
-        print(f"# {machine.node['metadata']['name']}: {what}; {truth}")
+        print(f"# {machine.node['metadata']['name']}: {what}; {truth}")  # noqa: T201
     claims = {claim["resourceClaimTemplateName"] for claim in pod["spec"].get("resourceClaims", ())}
     kept = [o for o in cluster.state if o["kind"] != "ResourceClaimTemplate" or o["metadata"]["name"] in claims]
     given, spec = admitted.before["spec"], admitted.after["spec"]
@@ -61,13 +61,13 @@ def show(seed: str) -> int:
     _print("What spotgate sees", *kept)
     _print("The Pod", pod)
     _print("The Pod's fields that admission changed", added)
-    print("\n".join((f"# findings: {' '.join(admitted.findings)}", *(f"# WRONG: {one}" for one in wrong))))
+    print("\n".join((f"# findings: {' '.join(admitted.findings)}", *(f"# WRONG: {one}" for one in wrong))))  # noqa: T201
     return int(bool(wrong))
 
 
 def _print(title: str, *documents: object) -> None:
     plain = json.loads(json.dumps(documents))  # without aliases
-    print(f"---\n# {title}\n{yaml.safe_dump_all(plain, sort_keys=False)}", end="")
+    print(f"---\n# {title}\n{yaml.safe_dump_all(plain, sort_keys=False)}", end="")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -151,21 +151,19 @@ def maybe(random: Random, probability: float) -> bool:
 
 
 def cluster_of(random: Random, flavor: str) -> Cluster:
-    """Return a random cluster with one on-demand pool that has Nodes, and two to five other pools."""
+    """Return a random cluster with one on-demand pool that has Nodes, and three to six other pools."""
     providers = flavor.split("+")
     traits = {
         "common": maybe(random, 0.15),  # the common taint, in this cluster
         "interruptable": maybe(random, 0.5),  # CKS's taint, in this cluster
     }
     pools = [_pool(random, providers[0], "system", traits, system=True)]
-    for number in range(random.randint(2, 5)):
-        pools.append(_pool(random, random.choice(providers), f"p{number}", traits))
+    pools += [_pool(random, random.choice(providers), f"p{number}", traits) for number in range(random.randint(3, 6))]
     state: list[JSON] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
         *(_claim_template(name, device) for name, device in (("gpu", GPU_CLASS), ("network", NETWORK_CLASS))),
     ]
-    for machines, shown in pools:
-        state += shown
+    state += [thing for _, shown in pools for thing in shown]
     return Cluster(flavor=flavor, machines=tuple(m for machines, _ in pools for m in machines), state=tuple(state))
 
 
@@ -199,7 +197,7 @@ def _pool(
     zone = random.choice("abc")
     undeclared = [random.choice((SPOT_TAINTS[0], DEDICATED_TAINTS[0]))] if maybe(random, 0.08) and not system else []
     objects = provider in OBJECTS
-    machines = []
+    machines: list[Machine] = []
     for capacity in (True, False) if both else (spot,):
         for arch in arches:
             automatic = _automatic_taints(random, provider, kind, traits, spot=capacity)
@@ -277,8 +275,8 @@ def _node(
     random: Random, provider: str, pool: str, kind: str, number: int, *, spot: bool, zone: str, taints: list[JSON], labels: JSON
 ) -> JSON:  # fmt: skip
     """Return the manifest of a Node."""
-    name, instance = f"{pool}-{number}", TYPES[provider][kind]
-    allocatable = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+    name, instance, cpus = f"{pool}-{number}", TYPES[provider][kind], random.choice(("16", "16", "4"))
+    allocatable = {"cpu": cpus, "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
     if kind == "gpu":
         allocatable |= {MIG: "7"} if maybe(random, 0.2) else {GPU: "8", "nvidia.com/gpumem": "80000"}
     elif kind in _ACCELERATORS:
@@ -296,14 +294,14 @@ def _node(
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {**every, **_provider_labels(provider, kind, instance, spot=spot), **labels},
+            "labels": {**every, **_provider_labels(provider, kind, instance, cpus, spot=spot), **labels},
         },
         "spec": {"taints": taints},
         "status": {"allocatable": allocatable, "capacity": allocatable},
     }
 
 
-def _provider_labels(provider: str, kind: str, instance: str, *, spot: bool) -> dict[str, str]:
+def _provider_labels(provider: str, kind: str, instance: str, cpus: str, *, spot: bool) -> dict[str, str]:
     """Return the labels that the provider puts on the Nodes by itself."""
     family = instance.partition(".")[0]
     match provider:
@@ -323,7 +321,7 @@ def _provider_labels(provider: str, kind: str, instance: str, *, spot: bool) -> 
         "karpenter.sh/capacity-type": "spot" if spot else "on-demand",
         "karpenter.k8s.aws/instance-family": family,
         "karpenter.k8s.aws/instance-category": {"m6i": "m", "m7g": "m", "g5": "g", "inf2": "inf"}[family],
-        "karpenter.k8s.aws/instance-cpu": "16",
+        "karpenter.k8s.aws/instance-cpu": cpus,
     }
     if kind == "gpu":
         labels |= {"karpenter.k8s.aws/instance-gpu-name": "a10g", "karpenter.k8s.aws/instance-gpu-count": "1"}

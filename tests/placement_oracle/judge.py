@@ -149,30 +149,28 @@ class Judge:
 
     def _names(self, machine: Machine) -> bool:
         if self.named is not None:
-            return machine.pool == self.named
+            return bool(machine.pool == self.named)
         return self._demands(POOL_LABELS[machine.provider], machine)
 
     def should_run(self, machine: Machine) -> tuple[Verdict, str]:
         """Return whether the Node should run the Pod, and if not, the kind of reason."""
-        if not machine.spot:
-            return Verdict.NO, ON_DEMAND
-        if self.named not in {None, machine.pool}:
-            return Verdict.NO, "not the pool that the annotation names"
-        if not scheduler.selects(self.pod, machine.node) or not self._is_enough(machine):
-            return Verdict.NO, "impossible"
-        if any(taint in FORBIDDEN_TAINTS for taint in machine.taints):
-            return Verdict.NO, "taint that must never be tolerated"
-        if not self._names(machine) and (because := self._foreign(machine)):
-            own = self._demands(SPOT_LABELS.get(machine.provider, ("",))[0], machine) and self.can_run(
-                self.pod, machine
-            )
-            unknowable = machine.provider == "eks" and not machine.shown and because == ACCELERATOR
-            return (Verdict.EITHER if own or unknowable else Verdict.NO), because
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        if not all(self._may_tolerate(taint, machine) for taint in repelling):
-            return Verdict.NO, "dedicated pool"
+        foreign = "" if self._names(machine) else self._foreign(machine)
+        reasons = (
+            (not machine.spot, ON_DEMAND),
+            (self.named not in {None, machine.pool}, "not the pool that the annotation names"),
+            (not scheduler.selects(self.pod, machine.node) or not self._is_enough(machine), "impossible"),
+            (any(taint in FORBIDDEN_TAINTS for taint in machine.taints), "taint that must never be tolerated"),
+            (bool(foreign), foreign),
+            (not all(self._may_tolerate(taint, machine) for taint in repelling), "dedicated pool"),
+        )
+        because = next((reason for applies, reason in reasons if applies), "")
+        own = self._demands(SPOT_LABELS.get(machine.provider, ("",))[0], machine) and self.can_run(self.pod, machine)
+        unknowable = machine.provider == "eks" and not machine.shown and because == ACCELERATOR
+        if because and not (because == foreign and (own or unknowable)):
+            return Verdict.NO, because
         unseen = any(taint in machine.hidden for taint in repelling)
-        return (Verdict.EITHER, "unseen taint") if unseen else (Verdict.YES, "")
+        return (Verdict.EITHER if because or unseen else Verdict.YES), because
 
     def _foreign(self, machine: Machine) -> str:
         """Return why the machine is of the wrong kind for the Pod, or an empty string."""
@@ -224,20 +222,19 @@ class Judge:
     def _wrong(self, after: JSON, machine: Machine, verdict: Verdict, because: str) -> str:
         """Return the kind of a wrong answer about one Node, or an empty string if the answer is right."""
         runs, ran = self.can_run(after, machine), self.can_run(self.pod, machine)
-        if verdict is Verdict.YES and not runs:
-            return "unused: Nodes are up" if machine.up else "unused: pool at zero"
-        if not self.preferred:
-            return f"wide: {because}" if verdict is Verdict.NO and runs else ""
+        yes, no = verdict is Verdict.YES, verdict is Verdict.NO
         gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-        if verdict is Verdict.YES and gain <= 0:
-            return "not preferred: spot"
-        if verdict is Verdict.NO and runs and gain > 0:
-            return f"preferred: {because}"
-        if verdict is Verdict.NO and runs and not ran and not self._is_welcome(machine):
-            return f"opened: {because}"
-        if not machine.spot and ran and not runs and not self._foreign(machine):
-            return f"closed: {because}"
-        return ""
+        mistakes = [(yes and not runs, "unused: Nodes are up" if machine.up else "unused: pool at zero")]
+        if self.preferred:
+            mistakes += [
+                (yes and gain <= 0, "not preferred: spot"),
+                (no and runs and gain > 0, f"preferred: {because}"),
+                (no and runs and not ran and not self._is_welcome(machine), f"opened: {because}"),
+                (not machine.spot and ran and not runs and not self._foreign(machine), f"closed: {because}"),
+            ]
+        else:
+            mistakes.append((no and runs, f"wide: {because}"))
+        return next((kind for applies, kind in mistakes if applies), "")
 
     def _is_welcome(self, machine: Machine) -> bool:
         """Return whether only taints that the Pod may tolerate repelled it from an on-demand Node."""

@@ -45,7 +45,7 @@ ACCELERATORS: Final[tuple[JSON, ...]] = (
 def pod_of(random: Random, cluster: Cluster) -> JSON:
     """Return a random Pod for the cluster."""
     accelerator = random.choice(ACCELERATORS)
-    requests = {"cpu": random.choice(("500m", "4", "4", "20")), "memory": "1Gi"}
+    requests = {"cpu": random.choice(("500m", "2", "8")), "memory": "1Gi"}
     resources = {"requests": requests, **({"limits": accelerator["limits"]} if "limits" in accelerator else {})}
     metadata: JSON = {"name": "pod", "namespace": "team-a", "labels": {}, "annotations": {}}
     container: JSON = {"name": "main", "image": "registry.example.com/app:1", "resources": resources}
@@ -126,7 +126,5 @@ def _needs(random: Random, cluster: Cluster, count: int) -> list[JSON]:
         _need(POOL_LABELS[pool.provider], [pool.pool], "NotIn"),
     ]
     if "karpenter" in cluster.flavor:
-        possible.append(
-            _need("karpenter.k8s.aws/instance-cpu", [random.choice(("4", "32"))], random.choice(("Gt", "Lt")))
-        )
+        possible.append(_need("karpenter.k8s.aws/instance-cpu", ["8"], random.choice(("Gt", "Lt"))))
     return random.sample(possible, random.randint(1, count))
