@@ -5,9 +5,9 @@ It knows all potential Nodes of a cluster, spotgate sees only some. A Node *shou
 1. It is spot.
 2. The Pod's own nodeSelector and required affinity admit it, and its resources and devices are enough. spotgate only
    adds constraints, so it can't be wrong here.
-3. Its platform is amd64 and Linux, or the Pod selects it: nodeSelector, or each term that admits the Node, names
-   `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system. The reason: an image that nobody said
-   runs on Arm doesn't.
+3. Its platform is amd64 and Linux, or the Pod selects it: nodeSelector or a term that admits the Node lists it in
+   `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system. An image may run on Arm only if the Pod
+   says so.
 4. It has an accelerator if and only if the Pod requests one. Fractions, MIG slices, and claims for a GPU are requests; a
    claim for another device is none; if spotgate can't read a claim, machines of both kinds count.
 5. Each of its NoSchedule and NoExecute taints
@@ -28,6 +28,7 @@ Either answer is right (`Verdict.EITHER`) where spotgate can't know better or ne
   others on EKS, where no label says so. But every Node has the labels of its platform, so a foreign platform is wrong.
 - Machines of a foreign platform or with an accelerator that the Pod could run on without spotgate, as its own constraints
   demand the provider's spot label: "nothing that is there is narrowed".
+- Machines of a platform that some terms of the Pod's affinity select and others don't.
 - Machines of the wrong kind with a label of the team's that the Pod demands, if no other Node should run the Pod.
 - Pods with `spot-preferred`: machines that aren't spot and of a foreign platform may be excluded.
 
@@ -147,6 +148,13 @@ class Judge:
             return bool(self.pod["spec"]["os"]["name"] == machine.labels[SYSTEM])
         return key in self.pod["spec"].get("nodeSelector", {}) or any(key in d for d in self._admitting(machine))
 
+    def _selects_sometimes(self, key: str) -> bool:
+        """Return whether some terms select the platform, and others don't."""
+        listed = [
+            any(need["key"] == key for need in term["matchExpressions"]) for term in scheduler.terms_of(self.pod) or ()
+        ]
+        return key not in self.pod["spec"].get("nodeSelector", {}) and any(listed) and not all(listed)
+
     def _names(self, machine: Machine) -> bool:
         if self.named is not None:
             return bool(machine.pool == self.named)
@@ -170,7 +178,8 @@ class Judge:
         if because and not (because == foreign and (own or unknowable)):
             return Verdict.NO, because
         unseen = any(taint in machine.hidden for taint in repelling)
-        return (Verdict.EITHER if because or unseen else Verdict.YES), because
+        doubtful = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
+        return (Verdict.EITHER if because or unseen or doubtful else Verdict.YES), because
 
     def _foreign(self, machine: Machine) -> str:
         """Return why the machine is of the wrong kind for the Pod, or an empty string."""
