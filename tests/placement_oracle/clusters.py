@@ -297,7 +297,7 @@ def _node(
             "labels": {**every, **_provider_labels(provider, kind, instance, cpus, spot=spot), **labels},
         },
         "spec": {"taints": taints},
-        "status": {"allocatable": allocatable, "capacity": allocatable},
+        "status": {"allocatable": allocatable},
     }
 
 

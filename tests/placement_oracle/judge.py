@@ -63,6 +63,8 @@ from tests.placement_oracle.clusters import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.placement_oracle.clusters import Cluster, Machine
 
 JSON = dict[str, Any]
@@ -213,26 +215,31 @@ class Judge:
         first, *rest = spot.values() or [[]]
         return [t for t in first if rest and all(t in taints for taints in rest) and t not in others]
 
-    def judge(self, after: JSON, findings: tuple[str, ...]) -> list[Wrong]:
-        """Return what is wrong with the Pod after admission."""
+    def judge(self, after: JSON, findings: tuple[str, ...], runs: Callable[[Machine], bool]) -> list[Wrong]:
+        """Return what is wrong with the Pod after admission, which runs on these Nodes."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
         unchanged = all(self.pod["spec"].get(f) == after["spec"].get(f) for f in ("nodeSelector", "affinity"))
         if not any(verdict is Verdict.YES for _, verdict, _ in verdicts):
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
-        kinds = ((machine, self._wrong(after, machine, verdict, because)) for machine, verdict, because in verdicts)
-        return [Wrong(kind if m.shown else f"{kind} (unseen pool)", m) for m, kind in kinds if kind]
+        wrong = []
+        for machine, verdict, because in verdicts:
+            gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
+            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain):
+                wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
+        return wrong
 
     def _chooses(self, machine: Machine, because: str) -> bool:
         """Return whether the Pod demands a label that the team gave to a machine of the wrong kind."""
         return because in {PLATFORM, ACCELERATOR} and self._demands("example.com/tier", machine)
 
-    def _wrong(self, after: JSON, machine: Machine, verdict: Verdict, because: str) -> str:
-        """Return the kind of a wrong answer about one Node, or an empty string if the answer is right."""
-        runs, ran = self.can_run(after, machine), self.can_run(self.pod, machine)
-        yes, no = verdict is Verdict.YES, verdict is Verdict.NO
-        gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
+    def _wrong(self, machine: Machine, verdict: Verdict, because: str, *, runs: bool, gain: int) -> str:
+        """Return the kind of a wrong answer about one Node, or an empty string if the answer is right.
+
+        ``gain``: how much more admission makes the Pod prefer the Node.
+        """
+        yes, no, ran = verdict is Verdict.YES, verdict is Verdict.NO, self.can_run(self.pod, machine)
         mistakes = [(yes and not runs, "unused: Nodes are up" if machine.up else "unused: pool at zero")]
         if self.preferred:
             mistakes += [
