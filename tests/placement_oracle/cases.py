@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +36,8 @@ def pods_at(number: int, cluster: Cluster) -> list[JSON]:
 
 def judged(pods: list[JSON], cluster: Cluster) -> Iterator[tuple[Admitted, list[Wrong]]]:
     """Yield spotgate's answer for each Pod, and what is wrong with it."""
-    for pod, admitted in zip(pods, admit(pods, cluster.state), strict=True):
-        judge = Judge(pod, cluster)
+    for admitted in admit(pods, cluster.state):
+        judge = Judge(admitted.before, cluster)
         yield admitted, judge.judge(admitted.after, admitted.findings, partial(judge.can_run, admitted.after))
 
 
@@ -44,7 +45,7 @@ def described(pod: JSON, cluster: Cluster) -> str:
     """Return a case as YAML, with only the pools that the first wrong answer needs."""
     ((_, wrong),) = judged([pod], cluster)
     for pool in cluster.pools[1:] if wrong else ():
-        smaller = cluster.without(pool)
+        smaller = replace(cluster, pools=tuple(other for other in cluster.pools if other is not pool))
         ((_, still),) = judged([pod], smaller)
         cluster = smaller if wrong[0].kind in {one.kind for one in still} else cluster
     ((admitted, wrong),) = judged([pod], cluster)
@@ -52,7 +53,7 @@ def described(pod: JSON, cluster: Cluster) -> str:
     for machine in cluster.machines:
         what = f"{'spot' if machine.spot else 'on-demand'}, {'up' if machine.up else 'at zero'}"
         node = {"labels": machine.labels, "taints": machine.taints, **machine.node["status"]["allocatable"]}
-        lines.append(f"# - {machine.node['metadata']['name']} ({what}): {json.dumps(node)}")
+        lines.append(f"# - {machine.name} ({what}): {json.dumps(node)}")
     claims = {claim["resourceClaimTemplateName"] for claim in pod["spec"].get("resourceClaims", ())}
     seen = [o for o in cluster.state if o["kind"] != "ResourceClaimTemplate" or o["metadata"]["name"] in claims]
     given, spec = admitted.before["spec"], admitted.after["spec"]

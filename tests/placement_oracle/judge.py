@@ -48,18 +48,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.placement_oracle import scheduler
-from tests.placement_oracle.clusters import (
+from tests.placement_oracle.providers import (
     ACCELERATOR_TAINTS,
+    ACCELERATORS,
+    ARCH,
     AUTOMATIC,
     FORBIDDEN_TAINTS,
     GPU,
     GPU_CLASS,
     NETWORK_CLASS,
-    NEURON,
     PLATFORM_TAINTS,
     POOL_LABELS,
     SPOT_LABELS,
-    TPU,
+    SYSTEM,
+    TIER,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-ARCH, SYSTEM = "kubernetes.io/arch", "kubernetes.io/os"
 ON_DEMAND, PLATFORM, ACCELERATOR = "on-demand", "foreign platform", "accelerator that isn't requested"
 USUAL: Final = {ARCH: "amd64", SYSTEM: "linux"}
 WORDS: Final = re.compile(r"spot|preemptible|interruptible|interruptable|evictable", re.IGNORECASE)
@@ -92,7 +93,7 @@ class Wrong:
     machine: Machine
 
     def __str__(self) -> str:
-        return f"{self.machine.node['metadata']['name']}: {self.kind}"
+        return f"{self.machine.name}: {self.kind}"
 
 
 class Judge:
@@ -128,7 +129,7 @@ class Judge:
         """The accelerators that the Pod requests."""
         names = scheduler.requests_of(self.pod)
         gpus = self._fraction or GPU_CLASS in self._claimed or any(name.startswith("nvidia.com/") for name in names)
-        return {*({GPU} if gpus else ()), *names} & {GPU, TPU, NEURON}
+        return {*({GPU} if gpus else ()), *names} & set(ACCELERATORS.values())
 
     @cached_property
     def _unknown_claim(self) -> bool:
@@ -175,7 +176,9 @@ class Judge:
             (not all(self._may_tolerate(taint, machine) for taint in repelling), "dedicated pool"),
         )
         because = next((reason for applies, reason in reasons if applies), "")
-        own = self._demands(SPOT_LABELS.get(machine.provider, ("",))[0], machine) and self.can_run(self.pod, machine)
+        own = self.can_run(self.pod, machine) and any(
+            self._demands(key, machine) for key in SPOT_LABELS[machine.provider]
+        )
         unknowable = machine.provider == "eks" and not machine.shown and because == ACCELERATOR
         if because and not (because == foreign and (own or unknowable)):
             return Verdict.NO, because
@@ -191,15 +194,15 @@ class Judge:
 
     def _may_tolerate(self, taint: JSON, machine: Machine) -> bool:
         """Return whether a taint means spot, or dedicates the Node to Pods like this one."""
-        key, value = taint["key"], taint.get("value", "")
-        if taint in AUTOMATIC or WORDS.search(f"{key.rpartition('/')[2]} {value}"):
+        if taint in AUTOMATIC or WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}"):
             return True
-        if accelerator := ACCELERATOR_TAINTS.get((key, value)):
-            return accelerator in self._requested or self._unknown_claim
+        if taint in ACCELERATOR_TAINTS[machine.provider].values():
+            return machine.accelerator in self._requested or self._unknown_claim
         if self._names(machine):
             return True
-        platform = PLATFORM_TAINTS.get((key, value))
-        return self._selects(platform, machine) if platform else taint in self._common
+        if taint in PLATFORM_TAINTS.values():
+            return self._selects(ARCH if taint["key"] == ARCH else SYSTEM, machine)
+        return taint in self._common
 
     @cached_property
     def _common(self) -> list[JSON]:
@@ -218,7 +221,8 @@ class Judge:
     def judge(self, after: JSON, findings: tuple[str, ...], runs: Callable[[Machine], bool]) -> list[Wrong]:
         """Return what is wrong with the Pod after admission, which runs on these Nodes."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
-        unchanged = all(self.pod["spec"].get(f) == after["spec"].get(f) for f in ("nodeSelector", "affinity"))
+        fields = ("nodeSelector", "affinity", "tolerations")
+        unchanged = all(self.pod["spec"].get(field) == after["spec"].get(field) for field in fields)
         if not any(verdict is Verdict.YES for _, verdict, _ in verdicts):
             if unchanged and findings:
                 return []
@@ -232,7 +236,7 @@ class Judge:
 
     def _chooses(self, machine: Machine, because: str) -> bool:
         """Return whether the Pod demands a label that the team gave to a machine of the wrong kind."""
-        return because in {PLATFORM, ACCELERATOR} and self._demands("example.com/tier", machine)
+        return because in {PLATFORM, ACCELERATOR} and self._demands(TIER, machine)
 
     def _wrong(self, machine: Machine, verdict: Verdict, because: str, *, runs: bool, gain: int) -> str:
         """Return the kind of a wrong answer about one Node, or an empty string if the answer is right.

@@ -47,7 +47,7 @@ class Placement(NamedTuple):
 
     def copy_for(self, machine: Machine) -> str:
         """Return the name of the copy for a Node."""
-        return f"{self.seed}-{machine.node['metadata']['name']}"
+        return f"{self.seed}-{machine.name}"
 
     def copies(self) -> list[tuple[str, Machine]]:
         """Return the name of the copy for each Node."""
@@ -65,20 +65,20 @@ def _rounds() -> list[list[Placement]]:
         chosen = list(pods)[:ROUNDS]
         answers = admit([pods[seed] for seed in chosen], cluster.state)
         for placements, seed, admitted in zip(rounds, chosen, answers, strict=True):
-            placements.append(Placement(seed, Judge(pods[seed], cluster), admitted))
+            placements.append(Placement(seed, Judge(admitted.before, cluster), admitted))
     return rounds
 
 
 def _node(number: int, machine: Machine) -> JSON:
     node = deepcopy(machine.node)
-    node["metadata"]["name"] = f"{number}-{node['metadata']['name']}"
+    node["metadata"]["name"] = f"{number}-{machine.name}"
     node["status"]["nodeInfo"] = NODE_INFO
     return node
 
 
 def _slices(number: int, machine: Machine) -> Iterable[JSON]:
     """Yield the devices of a Node: one for each round, because no controller deletes the claims of a round."""
-    node = f"{number}-{machine.node['metadata']['name']}"
+    node = f"{number}-{machine.name}"
     for driver in machine.devices:
         devices = [{"name": f"device-{index}"} for index in range(ROUNDS)]
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
@@ -147,7 +147,7 @@ async def _schedule(cluster: Cluster, rounds: list[list[Placement]]) -> dict[str
         bound: dict[str, bool] = {}
         for placements in rounds:
             copies = [(placement, *copy) for placement in placements for copy in placement.copies()]
-            nodes = [f"{p.seed.partition('.')[0]}-{machine.node['metadata']['name']}" for p, _, machine in copies]
+            nodes = [f"{p.seed.partition('.')[0]}-{machine.name}" for p, _, machine in copies]
             await create(PODS, (_copy(n, p.admitted.after, o) for (p, n, _), o in zip(copies, nodes, strict=True)))
             pods: list[JSON] = [{}]
             while not all("conditions" in pod.get("status", {}) for pod in pods):
