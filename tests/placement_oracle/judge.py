@@ -1,40 +1,37 @@
 """The judge: where a Pod that asks for spot should run, and what is wrong with where it can run after admission.
 
-It knows all potential Nodes of a cluster, spotgate sees only some. A Node *should* run a Pod if all of this is true:
+The judge knows all potential Nodes of a cluster; spotgate sees some. A Node *should* run a Pod if all of this is true:
 
 1. It is spot.
-2. The Pod's own nodeSelector and required affinity admit it, and its resources and devices are enough. spotgate only
-   adds constraints, so it can't be wrong here.
-3. Its platform is amd64 and Linux, or the Pod selects it: nodeSelector or a term that admits the Node lists it in
-   `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system. An image may run on Arm only if the Pod
-   says so.
-4. It has an accelerator if and only if the Pod requests one. Fractions, MIG slices, and claims for a GPU are requests; a
-   claim for another device is none; if spotgate can't read a claim, machines of both kinds count.
-5. Each of its NoSchedule and NoExecute taints
-   - is tolerated by the Pod itself; or
-   - means spot: the provider puts it on spot nodes, or its key or value says so in a word (spot, preemptible, ...), or all
+2. The Pod's own nodeSelector and required affinity admit it, and its resources and devices are enough.
+3. Its platform is amd64 and Linux, or the Pod selects its platform: nodeSelector or a term that admits the Node lists it
+   in `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system.
+4. It has an accelerator if and only if the Pod requests one. Fractions, MIG slices, and claims for a GPU are requests. A
+   claim for another device is none. If spotgate can't read a claim, machines of both kinds count.
+5. The Pod itself tolerates each of its NoSchedule and NoExecute taints, or the taint
+   - means spot: the provider puts it on spot nodes, its key or value says so in a word (spot, preemptible, ...), or all
      visible spot pools, at least two, have it and no other visible pool has it; or
    - reserves an accelerator that the Pod requests, or a platform that it selects.
-   Any other taint dedicates the Node to other Pods. No Pod should run on a Node with a `neverTolerate` taint.
 
-A Pod that names a pool, in the annotation or by the pool-name label in nodeSelector or in every term, should run on that
-pool whatever its platform, accelerator, and dedicating taints are, and on no other pool. Taints for accelerators that it
-doesn't request still keep it off.
+   Any other taint dedicates the Node to other Pods. `neverTolerate` taints always keep Pods off.
 
-Either answer is right (`Verdict.EITHER`) where spotgate can't know better or needn't:
+A Pod that names a pool, in the annotation, or by the pool-name label in nodeSelector or in each term that admits the Node,
+should run on that pool whatever its platform, accelerator, and dedicating taints are, and on no other pool.
 
-- Pools without a Node, where pools aren't objects (GKE, EKS, AKS), and taints that only Nodes would show: their own taints
-  needn't be tolerated, unless the provider adds the taint by itself. Nor can a GPU machine without a taint be told from
-  others on EKS, where no label says so. But every Node has the labels of its platform, so a foreign platform is wrong.
-- Machines of a foreign platform or with an accelerator that the Pod could run on without spotgate, as its own constraints
-  demand the provider's spot label: "nothing that is there is narrowed".
-- Machines of a platform that some terms of the Pod's affinity select and others don't.
-- Machines of the wrong kind with a label of the team's that the Pod demands, if no other Node should run the Pod.
-- Pods with `spot-preferred`: machines that aren't spot and of a foreign platform may be excluded.
+Admission may go either way (`Verdict.EITHER`) where spotgate can't know better, or users can't agree:
 
-`spot-preferred` Pods should run on the same spot nodes, and keep all other Nodes. Injected tolerations open no other
-Node, except accelerators that the Pod requests and platforms that it selects. The preference gains exactly on the spot
-nodes that should run the Pod, as far as it can run on the others.
+- Nodes with a taint that no object and no Node shows: of pools at zero on GKE, EKS, and AKS, and taints of Nodes that the
+  pool's object doesn't declare. Taints that providers set by themselves don't count as hidden.
+- GPU machines of pools at zero on EKS, which have no label to exclude them by. Foreign platforms aren't excused: each Node
+  has the labels of its platform.
+- Machines of the wrong kind on which the Pod could run without spotgate, because it demands the provider's spot label.
+- Machines of the wrong kind that have a label of the team's that the Pod demands, if no other Node should run the Pod.
+- Machines of a platform that some terms of the Pod select and others don't.
+- A named pool with a taint for an accelerator that the Pod doesn't request.
+
+`spot-preferred` Pods should run on the same spot nodes, and keep the other Nodes, except machines of the wrong kind.
+Admission may open only on-demand Nodes whose taints it may tolerate. It makes the Pod prefer all Nodes that should run it,
+and no other Node on which it can run.
 
 If no Node should run the Pod, admission may leave it unchanged with a finding.
 """
@@ -176,15 +173,19 @@ class Judge:
             (not all(self._may_tolerate(taint, machine) for taint in repelling), "dedicated pool"),
         )
         because = next((reason for applies, reason in reasons if applies), "")
-        own = self.can_run(self.pod, machine) and any(
-            self._demands(key, machine) for key in SPOT_LABELS[machine.provider]
-        )
-        unknowable = machine.provider == "eks" and not machine.shown and because == ACCELERATOR
-        if because and not (because == foreign and (own or unknowable)):
+        demanded = any(self._demands(key, machine) for key in SPOT_LABELS[machine.provider])
+        unlabeled = machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR
+        excused = foreign and ((demanded and self.can_run(self.pod, machine)) or unlabeled)
+        if because and not (because == foreign and excused):
             return Verdict.NO, because
-        unseen = any(taint in machine.hidden for taint in repelling)
-        doubtful = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
-        return (Verdict.EITHER if because or unseen or doubtful else Verdict.YES), because
+        doubts = (
+            bool(because),
+            any(taint in machine.hidden for taint in repelling),
+            any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
+            and not self._requests(machine),
+            any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items()),
+        )
+        return (Verdict.EITHER if any(doubts) else Verdict.YES), because
 
     def _foreign(self, machine: Machine) -> str:
         """Return why the machine is of the wrong kind for the Pod, or an empty string."""
@@ -192,14 +193,17 @@ class Judge:
             return PLATFORM
         return ACCELERATOR if machine.accelerator and not self._requested and not self._unknown_claim else ""
 
+    def _requests(self, machine: Machine) -> bool:
+        """Return whether the Pod requests, or may request, the accelerator of the machine."""
+        return machine.accelerator in self._requested or self._unknown_claim
+
     def _may_tolerate(self, taint: JSON, machine: Machine) -> bool:
         """Return whether a taint means spot, or dedicates the Node to Pods like this one."""
-        if taint in AUTOMATIC or WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}"):
+        says_spot = WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}")
+        if self._names(machine) or taint in AUTOMATIC or says_spot:
             return True
         if taint in ACCELERATOR_TAINTS[machine.provider].values():
-            return machine.accelerator in self._requested or self._unknown_claim
-        if self._names(machine):
-            return True
+            return self._requests(machine)
         if taint in PLATFORM_TAINTS.values():
             return self._selects(ARCH if taint["key"] == ARCH else SYSTEM, machine)
         return taint in self._common
@@ -249,16 +253,17 @@ class Judge:
             mistakes += [
                 (yes and gain <= 0, "not preferred: spot"),
                 (no and runs and gain > 0, f"preferred: {because}"),
-                (no and runs and not ran and not self._is_welcome(machine), f"opened: {because}"),
+                (no and runs and not ran and not self._may_open(machine), f"opened: {because}"),
                 (not machine.spot and ran and not runs and not self._foreign(machine), f"closed: {because}"),
             ]
         else:
             mistakes.append((no and runs, f"wide: {because}"))
         return next((kind for applies, kind in mistakes if applies), "")
 
-    def _is_welcome(self, machine: Machine) -> bool:
-        """Return whether only taints that the Pod may tolerate repelled it from an on-demand Node."""
+    def _may_open(self, machine: Machine) -> bool:
+        """Return whether admission may remove what repels a `spot-preferred` Pod from a Node that needn't run it."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        return (
-            not machine.spot and not self._foreign(machine) and all(self._may_tolerate(t, machine) for t in repelling)
+        right = not machine.spot and not self._foreign(machine)
+        return any(taint in machine.hidden for taint in repelling) or (
+            right and all(self._may_tolerate(taint, machine) for taint in repelling)
         )
