@@ -13,7 +13,7 @@ The judge knows all potential Nodes of a cluster; spotgate sees some. A Node *sh
      visible spot pools, at least two, have it and no other visible pool has it; or
    - reserves an accelerator that the Pod requests, or a platform that it selects.
 
-   Any other taint dedicates the Node to other Pods. `neverTolerate` taints always keep Pods off.
+   Any other taint dedicates the Node to other Pods.
 
 A Pod that names a pool, in the annotation, or by the pool-name label in nodeSelector or in each term that admits the Node,
 should run on that pool whatever its platform, accelerator, and dedicating taints are, and on no other pool.
@@ -24,14 +24,16 @@ Admission may go either way (`Verdict.EITHER`) where spotgate can't know better,
   pool's object doesn't declare. Taints that providers set by themselves don't count as hidden.
 - GPU machines of pools at zero on EKS, which have no label to exclude them by. Foreign platforms aren't excused: each Node
   has the labels of its platform.
-- Machines of the wrong kind on which the Pod could run without spotgate, because it demands the provider's spot label.
+- Machines of the wrong kind, if the Pod itself demands the provider's spot label, and either could run there without
+  spotgate or was only kept off by a hidden taint.
 - Machines of the wrong kind that have a label of the team's that the Pod demands, if no other Node should run the Pod.
 - Machines of a platform that some terms of the Pod select and others don't.
+- Machines with a taint that spotgate never tolerates, if the Pod tolerates it.
 - A named pool with a taint for an accelerator that the Pod doesn't request.
 
 `spot-preferred` Pods should run on the same spot nodes, and keep the other Nodes, except machines of the wrong kind.
-Admission may open only on-demand Nodes whose taints it may tolerate. It makes the Pod prefer all Nodes that should run it,
-and no other Node on which it can run.
+Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on a Node that shouldn't run it,
+admission makes it prefer all that should, and no other.
 
 If no Node should run the Pod, admission may leave it unchanged with a finding.
 """
@@ -142,6 +144,9 @@ class Judge:
         demanded = self._admitting(machine)
         return key in self.pod["spec"].get("nodeSelector", {}) or bool(demanded and all(key in d for d in demanded))
 
+    def _demands_spot(self, machine: Machine) -> bool:
+        return any(self._demands(key, machine) for key in SPOT_LABELS[machine.provider])
+
     def _selects(self, key: str, machine: Machine) -> bool:
         """Return whether the Pod selects the platform of a Node that it admits."""
         if key == SYSTEM and "os" in self.pod["spec"]:
@@ -168,22 +173,27 @@ class Judge:
             (not machine.spot, ON_DEMAND),
             (self.named not in {None, machine.pool}, "not the pool that the annotation names"),
             (not scheduler.selects(self.pod, machine.node) or not self._is_enough(machine), "impossible"),
-            (any(taint in FORBIDDEN_TAINTS for taint in machine.taints), "taint that must never be tolerated"),
+            (any(taint in FORBIDDEN_TAINTS for taint in repelling), "taint that must never be tolerated"),
             (bool(foreign), foreign),
             (not all(self._may_tolerate(taint, machine) for taint in repelling), "dedicated pool"),
         )
         because = next((reason for applies, reason in reasons if applies), "")
-        demanded = any(self._demands(key, machine) for key in SPOT_LABELS[machine.provider])
-        unlabeled = machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR
-        excused = foreign and ((demanded and self.can_run(self.pod, machine)) or unlabeled)
-        if because and not (because == foreign and excused):
+        hidden = any(taint in machine.hidden for taint in repelling)
+        vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
+        excuses = (
+            vague,
+            self._demands_spot(machine) and (hidden or self.can_run(self.pod, machine)),
+            machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR,
+        )
+        if because and not (because == foreign and any(excuses)):
             return Verdict.NO, because
+        guarded = any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
         doubts = (
             bool(because),
-            any(taint in machine.hidden for taint in repelling),
-            any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
-            and not self._requests(machine),
-            any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items()),
+            hidden,
+            vague,
+            guarded and not self._requests(machine),
+            any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
         )
         return (Verdict.EITHER if any(doubts) else Verdict.YES), because
 
@@ -231,10 +241,11 @@ class Judge:
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
+        confined = not any(runs(machine) for machine, verdict, _ in verdicts if verdict is Verdict.NO)
         wrong = []
         for machine, verdict, because in verdicts:
             gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain):
+            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain or int(confined)):
                 wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
         return wrong
 
@@ -245,7 +256,7 @@ class Judge:
     def _wrong(self, machine: Machine, verdict: Verdict, because: str, *, runs: bool, gain: int) -> str:
         """Return the kind of a wrong answer about one Node, or an empty string if the answer is right.
 
-        ``gain``: how much more admission makes the Pod prefer the Node.
+        ``gain``: how much more admission makes the Pod prefer the Node; 1 if no preference is needed.
         """
         yes, no, ran = verdict is Verdict.YES, verdict is Verdict.NO, self.can_run(self.pod, machine)
         mistakes = [(yes and not runs, "unused: Nodes are up" if machine.up else "unused: pool at zero")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.placement_oracle.cases import CLUSTERS, cluster_at, described, judged, pods_at
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("flavor", FLAVORS)
-@settings(max_examples=150)
+@settings(max_examples=150, phases=(Phase.generate, Phase.shrink))
 @given(st.randoms(use_true_random=False))
 def test_a_pod_can_run_on_the_nodes_that_should_run_it_and_on_no_other(flavor: str, random: Random) -> None:
     cluster = cluster_of(random, flavor)
