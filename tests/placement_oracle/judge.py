@@ -28,6 +28,8 @@ Admission may go either way (`Verdict.EITHER`) where spotgate can't know better,
   spotgate or was only kept off by a hidden taint.
 - Machines of the wrong kind that have a label of the team's that the Pod demands, if no other Node should run the Pod.
 - Machines of a platform that some terms of the Pod select and others don't.
+- Machines of a Karpenter NodePool that lists several architectures: its owner leaves the choice to Karpenter.
+- Nodes of EKS groups at zero in a cluster with spot NodePools of Karpenter, if no spot Node of EKS is up.
 - Machines with a taint that spotgate never tolerates, if the Pod tolerates it.
 - A named pool with a taint for an accelerator that the Pod doesn't request.
 
@@ -180,8 +182,10 @@ class Judge:
         because = next((reason for applies, reason in reasons if applies), "")
         hidden = any(taint in machine.hidden for taint in repelling)
         vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
+        same_pool = (other for other in self.cluster.machines if other.pool == machine.pool)
         excuses = (
             vague,
+            any(other.labels[ARCH] != machine.labels[ARCH] for other in same_pool),
             self._demands_spot(machine) and (hidden or self.can_run(self.pod, machine)),
             machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR,
         )
@@ -190,12 +194,18 @@ class Judge:
         guarded = any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
         doubts = (
             bool(because),
+            self._behind_karpenter(machine),
             hidden,
             vague,
             guarded and not self._requests(machine),
             any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
         )
         return (Verdict.EITHER if any(doubts) else Verdict.YES), because
+
+    def _behind_karpenter(self, machine: Machine) -> bool:
+        """Return whether the Node is of an invisible EKS group, and all visible spot capacity is Karpenter's."""
+        spot = {other.provider for other in self.cluster.machines if other.spot and other.shown}
+        return machine.provider == "eks" and not machine.shown and spot == {"karpenter"}
 
     def _foreign(self, machine: Machine) -> str:
         """Return why the machine is of the wrong kind for the Pod, or an empty string."""
