@@ -115,8 +115,6 @@ class _Evaluation:
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
         self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
-        if context.offline:
-            self.subject.references = context.view.references
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}

@@ -17,7 +17,7 @@ from webhook.kube.pod import ResourceQuantity, Toleration  # noqa: TC001 - msgsp
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.kube.pod import Pod, PodSpec, Requirement
+    from webhook.kube.pod import PodSpec, Requirement
 
 KINDS: Final = {
     "PersistentVolume": ("", ("v1",), "persistentvolumes"),
@@ -118,11 +118,16 @@ def _by_zone(need: Requirement) -> Requirement:
     return msgspec.structs.replace(need, key=_ZONE) if need.key.endswith("/zone") else need
 
 
-def with_runtime_class(pod: Pod, references: Mapping[str, Reference]) -> Pod:
-    """Add the constraints and the overhead of its RuntimeClass to a Pod, as the API server does, and return it."""
-    runtime = references.get(key_of("RuntimeClass", "", pod.spec.runtimeClassName or ""))
-    if runtime is not None:
-        own, pod.spec.overhead = pod.spec.tolerations or [], dict(runtime.overhead)
-        pod.spec.nodeSelector = {**dict(runtime.selector), **(pod.spec.nodeSelector or {})}
-        pod.spec.tolerations = [*own, *(added for added in runtime.tolerations if added not in own)]
-    return pod
+def with_runtime_class(pod: dict[str, Any], references: Mapping[str, Reference]) -> dict[str, Any]:
+    """Return a Pod with the constraints and the overhead of its RuntimeClass, which the API server merges into it."""
+    spec = mapping(pod, "spec")
+    runtime = references.get(key_of("RuntimeClass", "", str(spec.get("runtimeClassName"))))
+    if runtime is None:
+        return pod
+    own, added = items_of(spec, "tolerations"), msgspec.to_builtins(runtime.tolerations)
+    merged = {
+        "nodeSelector": {**dict(runtime.selector), **mapping(spec, "nodeSelector")},
+        "tolerations": [*own, *(toleration for toleration in added if toleration not in own)],
+        "overhead": dict(runtime.overhead),
+    }
+    return {**pod, "spec": {**spec, **{field: value for field, value in merged.items() if value}}}

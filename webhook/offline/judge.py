@@ -12,6 +12,7 @@ from webhook.base.text import frames_of
 from webhook.engine.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
+from webhook.kube.references import with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions
 from webhook.model.patch import apply_all, pointer
@@ -117,6 +118,8 @@ class Judge:
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace)
         value = defaulted(manifest, namespace)
+        if (manifest.group, manifest.kind) == ("", "Pod"):
+            value = with_runtime_class(value, self._mutate.view.references)
         before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from webhook.model.patch import Operation
     from webhook.model.review import Request
 
-NO_REFERENCES: Final[Mapping[str, Reference]] = {}
-
 
 class Subject:
     """The input of a rule: the object of the request, or one of its pod templates. Fields are decoded on first use.
@@ -45,7 +44,6 @@ class Subject:
         unchanged: the request doesn't change the pod template, only the number of its replicas.
         labels_only: the object exceeds a bound, so rules see only its labels and annotations.
         memo: a cache that all rules share for this subject.
-        references: the objects that the API server merges into the Pod after this; empty if it did so before.
         changes: the changes of mutating policies to the pod template, which `shown` applies.
     """
 
@@ -54,7 +52,6 @@ class Subject:
     labels_only = False
     path: tuple[str | int, ...] = ()
     pod_template: FoundTemplate | None = None
-    references: Mapping[str, Reference] = NO_REFERENCES
     _whole: Subject | None = None  # a reference to itself would keep the body until garbage collection
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
@@ -105,7 +102,7 @@ class Subject:
     @cached_property
     def pod(self) -> Pod:
         """Return the Pod, or the future Pod of the template."""
-        return with_runtime_class(decode_pod(self.request.object), self.references)
+        return decode_pod(self.request.object)
 
     @property
     def is_mirror_pod(self) -> bool:
@@ -213,7 +210,8 @@ def template_subjects(
             yield template, None
             continue
         try:
-            pod = with_runtime_class(pod_of(template, workload, whole.request, counts), references)
+            merged = replace(template, value=with_runtime_class(template.value, references))
+            pod = pod_of(merged, workload, whole.request, counts)
         except MalformedObjectError as error:
             yield template, error
             continue
