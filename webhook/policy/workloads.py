@@ -4,7 +4,7 @@ Users add or correct a workload kind by editing YAML. The code names no kind.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -100,6 +100,8 @@ class WorkloadSpec(Model):
     """Additional labels of its Pods or Jobs."""
     pod_owner: PodOwnerSpec | None = None
     """Owner of the Pods. Default: the workload."""
+    restart_policy: Literal["Never", "OnFailure"] | None = None
+    """The restartPolicy of Pods whose template has none, or `Always`."""
 
     @model_validator(mode="after")
     def _has_pods(self) -> Self:
@@ -135,6 +137,7 @@ def _workload(item: WorkloadSpec) -> Workload:
         pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
         labels=tuple(CarriedLabels(carried.path, carried.of) for carried in item.labels),
         namespaced=item.namespaced,
+        restart_policy=item.restart_policy,
     )
 
 
