@@ -1,4 +1,4 @@
-"""Read a cluster's state from manifests: its node pools, namespace labels, Nodes, budgets, and autoscalers.
+"""Read a cluster's state from manifests: node pools, namespace labels, Nodes, budgets, autoscalers, first ordinals.
 
 Node pools can be list items in a file: the node groups of eksctl's ClusterConfig.
 """
@@ -17,6 +17,7 @@ from webhook.capacity.view import FixedState
 from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
+from webhook.kube.filling import mapping
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.objects import Manifest, node_of, read_manifests
@@ -62,7 +63,7 @@ def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
     readers = [reader for provider in providers for reader in provider.readers]
     return frozenset(
         {
-            *("Namespace", "Node", CRD_KIND, disruption.KIND, *autoscalers.KINDS),
+            *("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *autoscalers.KINDS),
             *(reader.kind for reader in readers),
             *(reader.sizer.kind for reader in readers if reader.sizer is not None),
             *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
@@ -88,6 +89,7 @@ def view_of(
     nodes: list[NodeFacts] = []
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
     scaling: dict[tuple[str, str], Autoscaler] = {}
+    starts: dict[str, int] = {}
     for manifest in with_listed_pools(manifests, providers.values()):
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
@@ -103,6 +105,9 @@ def view_of(
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+        elif (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
+            start = mapping(manifest.value, "spec", "ordinals").get("start")
+            starts[f"{manifest.namespace or DEFAULT_NAMESPACE}/{manifest.name}"] = start if type(start) is int else 0
         elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
             scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
     joined, templates = join((*pools.values(), *sizes.values()))
@@ -117,6 +122,7 @@ def view_of(
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
         autoscalers=by_namespace(scaling),
+        ordinal_starts=starts,
     )
 
 
