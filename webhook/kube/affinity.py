@@ -55,7 +55,7 @@ class Term(msgspec.Struct, frozen=True):
             answer = min(answer, _holds(requirement, labels, absent))
             if answer is Tristate.NO:
                 break
-        return answer
+        return Tristate.NO if answer is Tristate.UNKNOWN and _conflict(self.requirements) else answer
 
     def demands(self, keys: Collection[str]) -> bool:
         """Return whether the term requires nodes to have a label with one of these keys."""
@@ -113,6 +113,23 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
                 field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
                 return field, describe(requirement)
     return f"{REQUIRED}.nodeSelectorTerms", "terms that match no node"
+
+
+def contradiction(spec: PodSpec) -> str:
+    """Return the contradicting requirements of a Pod that matches no node, as a phrase, or an empty string."""
+    conflicts = [_conflict(term.requirements) for term in terms_of(spec)]
+    return " and ".join(map(describe, conflicts[0])) if conflicts and all(conflicts) else ""
+
+
+def _conflict(requirements: tuple[Requirement, ...]) -> list[Requirement]:
+    """Return the requirements on one key that no value meets, or an empty list. Gt and Lt aren't compared."""
+    for need in requirements if len({need.key for need in requirements}) < len(requirements) else ():
+        candidates = {"In": need.values or (), "DoesNotExist": (None,)}.get(need.operator)
+        same = [other for other in requirements if other.key == need.key]
+        labels = [{} if value is None else {need.key: value} for value in candidates or ()]
+        if candidates and not any(all(_holds(other, label, (need.key,)) for other in same) for label in labels):
+            return same
+    return []
 
 
 def describe(requirement: Requirement) -> str:

@@ -46,7 +46,7 @@ from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import terms_of
+from webhook.kube.affinity import contradiction, terms_of
 from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
@@ -143,8 +143,12 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
-            known = target.pools is not None
-            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
+            if demand := contradiction(pod.spec):
+                why = findings.contradicting(target, demand)
+            elif target.pools is None:
+                why = findings.pools_unknown(target.field, view)
+            else:
+                why = no_pool_fits(subject, target, view, supply)
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
         return msgspec.structs.replace(plan, violations=(*case.violations, *plan.violations)) if case else plan
