@@ -17,7 +17,7 @@ from webhook.model.decision import Outcome, Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.kube.layouts import FoundTemplate, Steps
+    from webhook.kube.layouts import FoundTemplate
     from webhook.rules.subject import Subject
 
 _JOB: Final = "Job.batch"
@@ -63,21 +63,17 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
         return
     limit = next((name for name in ("backoffLimit", "backoffLimitPerIndex") if job.get(name) == 0), "")
     if limit or action in _FAILING:
-        at: Steps = (limit,)
-        goes_on = limit == "backoffLimitPerIndex" and job.get("maxFailedIndexes") != 0
-        ends = "the Job when its other indexes end" if goes_on else "the whole Job"
-        reason, fix = f"{limit} is 0: one reclaimed node fails {ends}", f"add {_IGNORING}"
-        detail = "A Pod that a reclaim removes has failed, unless a podFailurePolicy ignores it."
+        whole = "whole " if limit == "backoffLimit" or job.get("maxFailedIndexes") == 0 else ""
+        reason, at, fix = f"{limit} is 0: one reclaimed node fails the {whole}Job", limit, f"add {_IGNORING}"
         if action in _FAILING:
-            at, reason = ("podFailurePolicy", "rules", index), f"a {action} rule applies to Pods that a reclaim stops"
-            detail = "The first matching rule takes effect. A Pod that a reclaim stops often has exit code 143."
+            reason, at = f"a {action} rule applies to Pods that a reclaim stops", f"podFailurePolicy.rules[{index}]"
             fix = "put a rule that ignores disruptions before it"
         yield Violation(
             id="job-fails",
             reason=reason,
-            field=field_path((*template.path[:-1], *at)),
+            field=f"{field_path(template.path[:-1])}.{at}",
             outside=True,
-            detail=detail,
+            detail="A Pod that a reclaim removes has failed, unless a podFailurePolicy ignores it.",
             fix=f"{fix}; the Job still fails if its program does",
             other=_policy(template),
         )
@@ -96,30 +92,29 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
 def _first_action(job: Mapping[str, Any]) -> tuple[str, int]:
     """Return the action of the first podFailurePolicy rule that matches a reclaimed Pod, with the rule's index.
 
-    A Pod may end in another way than by a signal, so ignored exit codes aren't enough.
+    Rules that ignore exit codes don't count: a Pod may end in another way than by a signal.
     """
     for index, rule in enumerate(items_of(mapping(job, "podFailurePolicy"), "rules")):
-        action, codes = rule.get("action"), mapping(rule, "onExitCodes")
+        action, codes = str(rule.get("action")), mapping(rule, "onExitCodes")
         listed = codes["values"] if isinstance(codes.get("values"), list) else []
-        by_code = any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED if codes)
+        by_code = codes and any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED)
         disrupted = any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
         if disrupted or (by_code and action != "Ignore"):
-            return str(action), index
+            return action, index
     return "", 0
 
 
 def _is_restarted(subject: Subject) -> bool:
     """Return whether the Job belongs to a JobSet that restarts its Jobs."""
-    if _JOBS not in subject.path:
-        return False
-    restarts = mapping(subject.holder(subject.path[: subject.path.index(_JOBS)]), "failurePolicy").get("maxRestarts")
+    jobset = subject.holder(subject.path[: subject.path.index(_JOBS)]) if _JOBS in subject.path else {}
+    restarts = mapping(jobset, "failurePolicy").get("maxRestarts")
     return isinstance(restarts, int) and restarts > 0
 
 
 def _policy(template: FoundTemplate) -> dict[str, Any]:
     """Return a podFailurePolicy that ignores disruptions, at its place in the manifest of the Job or its owner."""
-    rule = {"action": "Ignore", "onPodConditions": [{"type": _DISRUPTED}]}
-    value: Any = {"podFailurePolicy": {"rules": [rule]}, "template": {"spec": {"restartPolicy": "Never"}}}
+    rules = [{"action": "Ignore", "onPodConditions": [{"type": _DISRUPTED}]}]
+    value: Any = {"podFailurePolicy": {"rules": rules}, "template": {"spec": {"restartPolicy": "Never"}}}
     for step, name in reversed([*zip(template.path, template.identity, strict=True)][:-1]):
         named = {"name": name} if isinstance(name, str) else {}
         value = {step: value} if isinstance(step, str) else [{**named, **value}]
