@@ -26,6 +26,8 @@ REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDur
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
+_LISTING: Final = ("In", "DoesNotExist")
+"""The operators that leave a list of values, or an absent label."""
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 """A 64-bit integer, as the scheduler parses it."""
 
@@ -101,6 +103,8 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
     Return two empty strings if the Pod's constraints may admit the nodes. ``suits`` returns whether a term may admit
     them.
     """
+    if demand := contradiction(spec):
+        return f"{REQUIRED}.nodeSelectorTerms", demand
     for key, value in (spec.nodeSelector or {}).items():
         if not suits(Term((Requirement(key, "In", (value,)),))):
             return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
@@ -118,18 +122,21 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
 def contradiction(spec: PodSpec) -> str:
     """Return the contradicting requirements of a Pod that matches no node, as a phrase, or an empty string."""
     conflicts = [_conflict(term.requirements) for term in terms_of(spec)]
-    return " and ".join(map(describe, conflicts[0])) if conflicts and all(conflicts) else ""
+    return ", contradicting ".join(map(describe, conflicts[0])) if conflicts and all(conflicts) else ""
 
 
 def _conflict(requirements: tuple[Requirement, ...]) -> list[Requirement]:
-    """Return the requirements on one key that no value meets, or an empty list. Gt and Lt aren't compared."""
-    for need in requirements if len({need.key for need in requirements}) < len(requirements) else ():
-        candidates = {"In": need.values or (), "DoesNotExist": (None,)}.get(need.operator)
-        same = [other for other in requirements if other.key == need.key]
-        labels = [{} if value is None else {need.key: value} for value in candidates or ()]
-        if candidates and not any(all(_holds(other, label, (need.key,)) for other in same) for label in labels):
-            return same
-    return []
+    """Return the requirements on one key that contradict each other, or an empty list. Gt and Lt aren't compared."""
+    if len({need.key for need in requirements}) == len(requirements):
+        return []
+    left: dict[str, set[str | None]] = {}
+    for need in sorted(requirements, key=lambda need: need.operator not in _LISTING):
+        values: set[str | None] = {None} if need.operator == "DoesNotExist" else set(need.values or ())
+        if need.operator in _LISTING:
+            left[need.key] = values & left.get(need.key, values)
+        elif need.key in left and (need.operator == "NotIn" or need.operator in _POSITIVE):
+            left[need.key] -= values if need.operator == "NotIn" else {None}
+    return [need for need in requirements if not left.get(need.key, need)]
 
 
 def describe(requirement: Requirement) -> str:

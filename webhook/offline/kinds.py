@@ -158,18 +158,16 @@ class UnknownTemplates:
 
     def _keys_in(self, path: Path, branch: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         place, is_template = _template_path(path), isinstance(branch.get("spec"), dict)
+        pods = f'pods: [{{path: "{place}", spec: ., written: []}}]'
         if not _POD_SPEC_MEMBERS.isdisjoint(branch["spec"] if is_template else branch):
-            entry = f'templates: ["{place}"]' if is_template else f'pods: [{{path: "{place}", spec: ., written: []}}]'
             for member, keys in self._keys.items():
                 found = (key for key in mapping(branch, "metadata", member) if key in keys)
+                entry = f'templates: ["{place}"]' if is_template else pods
                 yield from (((*path, "metadata", member, key), entry) for key in found)
-        entry = f"pods: [{{path: \"{place}\", metadata: '', spec: ., written: []}}]"
-        if place.endswith(".spec"):
-            entry = f'templates: ["{place.removesuffix(".spec")}"]'
         for key, value in mapping(branch, "nodeSelector").items() if self._selectors else ():
             pod = Pod(spec=PodSpec(nodeSelector={key: value}))
             if isinstance(value, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
-                yield (*path, "nodeSelector", key), entry
+                yield (*path, "nodeSelector", key), pods
 
 
 def _template_path(path: Path) -> str:

@@ -288,18 +288,13 @@ CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
         ),
         pytest.param(
             {"sets": [{"nodeSelector": {"disk": "ssd", **GKE_SPOT}}]},
-            [(f"spec.sets[0].{SELECTOR}", "pods: [{path: \"spec.sets[*]\", metadata: '', spec: ., written: []}]}")],
+            [(f"spec.sets[0].{SELECTOR}", 'pods: [{path: "spec.sets[*]", spec: ., written: []}]}')],
             id="selector of spot nodes",
         ),
         pytest.param(
             {"nodeSelector": GKE_SPOT},
-            [(f"spec.{SELECTOR}", "pods: [{path: \"spec\", metadata: '', spec: ., written: []}]}")],
+            [(f"spec.{SELECTOR}", 'pods: [{path: "spec", spec: ., written: []}]}')],
             id="selector in the spec",
-        ),
-        pytest.param(
-            {"vm": {"spec": {"nodeSelector": GKE_SPOT}}},
-            [(f"spec.vm.spec.{SELECTOR}", '["spec.vm"]}')],
-            id="selector in a template without labels",
         ),
         pytest.param({"nodeSelector": {"disk": "ssd", "cloud.google.com/gke-spot": True}}, [], id="other selector"),
         pytest.param({"nodeSelector": {"matchLabels": GKE_SPOT}}, [], id="label selector"),

@@ -176,17 +176,6 @@ def pools_unknown(field: str, view: ClusterView) -> Violation:
     )
 
 
-def contradicting(target: Target, demand: str) -> Violation:
-    """Return the violation for a Pod whose own requirements match no node. ``demand`` is from `contradiction`."""
-    return warning(
-        id="own-selector-excludes",
-        reason=f"the Pod targets spot, and its own requirements of {demand.partition(' ')[0]} match no node",
-        field=f"{REQUIRED}.nodeSelectorTerms",
-        detail=f"It targets spot: {target.because}. No node meets `{demand}` at once. {UNCHANGED}",
-        fix="remove one of these requirements",
-    )
-
-
 def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
     where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]

@@ -143,12 +143,8 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
-            if demand := contradiction(pod.spec):
-                why = findings.contradicting(target, demand)
-            elif target.pools is None:
-                why = findings.pools_unknown(target.field, view)
-            else:
-                why = no_pool_fits(subject, target, view, supply)
+            known = target.pools is not None or contradiction(pod.spec)
+            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
         return msgspec.structs.replace(plan, violations=(*case.violations, *plan.violations)) if case else plan
