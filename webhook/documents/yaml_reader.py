@@ -38,8 +38,7 @@ _CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
 """The opening delimiters of Helm, Jinja, and Terraform templates, and the closing ones."""
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
-_MERGE: Final = f"{_TAG}merge"
-"""The tag that yq writes before ``<<``."""
+_MERGE: Final = f"{_TAG}merge"  # yq writes it before <<
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),

@@ -27,7 +27,6 @@ PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredD
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
 _LISTING: Final = ("In", "DoesNotExist")
-"""The operators that leave a list of values, or an absent label."""
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 """A 64-bit integer, as the scheduler parses it."""
 

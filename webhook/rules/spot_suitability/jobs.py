@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"
-_IGNORING: Final = "a podFailurePolicy that ignores disruptions"
-_FAILING: Final = ("FailJob", "FailIndex")
 _SIGNALLED: Final = (137, 143)
 """The exit codes of containers that SIGKILL or SIGTERM ends."""
 _JOBS: Final = "replicatedJobs"
@@ -58,50 +56,48 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
 
 def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) -> Iterator[Violation]:
     """Yield the violation for a Job that counts a reclaimed Pod as failed, unless a JobSet restarts the Job."""
-    action, index = _first_action(job)
+    rules = items_of(mapping(job, "podFailurePolicy"), "rules")
+    action = next((rule.get("action") for rule in rules if _matches(rule)), "")
     if action == "Ignore" or _is_restarted(subject):
         return
-    limit = next((name for name in ("backoffLimit", "backoffLimitPerIndex") if job.get(name) == 0), "")
-    if limit or action in _FAILING:
-        whole = "whole " if limit == "backoffLimit" or job.get("maxFailedIndexes") == 0 else ""
-        reason, at, fix = f"{limit} is 0: one reclaimed node fails the {whole}Job", limit, f"add {_IGNORING}"
-        if action in _FAILING:
-            reason, at = f"a {action} rule applies to Pods that a reclaim stops", f"podFailurePolicy.rules[{index}]"
-            fix = "put a rule that ignores disruptions before it"
+    at = next((name for name in ("backoffLimit", "backoffLimitPerIndex") if job.get(name) == 0), "")
+    whole = "whole " if at == "backoffLimit" or job.get("maxFailedIndexes") == 0 else ""
+    reason, fix = (
+        f"{at} is 0: one reclaimed node fails the {whole}Job",
+        "add a podFailurePolicy that ignores disruptions",
+    )
+    if action in ("FailJob", "FailIndex"):
+        at, reason = "podFailurePolicy", f"a {action} rule applies to Pods that a reclaim stops"
+        fix = "put a rule that ignores disruptions first"
+    if at:
         yield Violation(
             id="job-fails",
             reason=reason,
-            field=f"{field_path(template.path[:-1])}.{at}",
+            field=field_path((*template.path[:-1], at)),
             outside=True,
             detail="A Pod that a reclaim removes has failed, unless a podFailurePolicy ignores it.",
             fix=f"{fix}; the Job still fails if its program does",
             other=_policy(template),
         )
-    elif job.get("podFailurePolicy") is None and subject.pod.spec.restartPolicy == "Never":
+    elif not rules and subject.pod.spec.restartPolicy == "Never":
         yield Violation(
             id="job-failure-policy",
             reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
             field="spec.restartPolicy",
             detail="After a few reclaimed nodes the Job fails, although its program never did.",
-            fix=f"add {_IGNORING}",
+            fix=fix,
             other=_policy(template),
             outcome=Outcome.AUDIT,
         )
 
 
-def _first_action(job: Mapping[str, Any]) -> tuple[str, int]:
-    """Return the action of the first podFailurePolicy rule that matches a reclaimed Pod, with the rule's index.
-
-    Rules that ignore exit codes don't count: a Pod may end in another way than by a signal.
-    """
-    for index, rule in enumerate(items_of(mapping(job, "podFailurePolicy"), "rules")):
-        action, codes = str(rule.get("action")), mapping(rule, "onExitCodes")
-        listed = codes["values"] if isinstance(codes.get("values"), list) else []
-        by_code = codes and any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED)
-        disrupted = any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
-        if disrupted or (by_code and action != "Ignore"):
-            return action, index
-    return "", 0
+def _matches(rule: Mapping[str, Any]) -> bool:
+    """Return whether a rule matches every reclaimed Pod, or fails those that a signal ends."""
+    codes = mapping(rule, "onExitCodes")
+    listed = codes["values"] if isinstance(codes.get("values"), list) else []
+    if codes and rule.get("action") != "Ignore":
+        return any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED)
+    return any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
 
 
 def _is_restarted(subject: Subject) -> bool:

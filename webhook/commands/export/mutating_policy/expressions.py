@@ -161,10 +161,8 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         }
         for name, class_ in rule.spec.classes.items()
     }
-    group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
-    group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"
-    operators = rule.spec.training_operators.patterns
-    trains = f"variables.gpu && {any_glob_matches(group_kind, operators)} ? {quoted(CHECKPOINTING)} : "
+    group_kind = "(each.kind + (each.apiVersion.contains('/') ? '.' + each.apiVersion.split('/')[0] : ''))"
+    operators = any_glob_matches(group_kind, rule.spec.training_operators.patterns or ("",))
     label = quoted(CLASS_LABEL)
     least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
@@ -185,8 +183,8 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "
         f"object.spec.?restartPolicy.orValue('') in {literal(list(COMPLETING))} ? "
         f"(variables.gpu ? {quoted(CHECKPOINTING)} : {quoted(BATCH)}) : "
-        f"variables.owner.size() == 0 ? {quoted(STATELESS)} : {trains if operators else ''}"
-        "variables.owner[0].kind == 'ReplicaSet' && "
+        f"variables.gpu && variables.owner.exists(each, {operators}) ? {quoted(CHECKPOINTING)} : "
+        "variables.owner.exists(each, each.kind == 'ReplicaSet') && "
         "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
         f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}]",
         "fitting": longest,
