@@ -75,6 +75,10 @@ class PodPlaceSpec(Model):
     """Other fields of the spec that contain containers."""
     gpus: RelativePath = Field(default="", validate_default=True)
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
+    grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
+    """The field that sets the grace period, and its default, if it is another one."""
+    elsewhere: Flag = False
+    """The Pods run in another namespace, so the labels of the object's don't count."""
     inherits: tuple[InheritedSpec, ...] = ()
     """Fields that all its Pods inherit, the most specific first."""
     written: tuple[NonEmpty, ...] | None = None
@@ -147,6 +151,8 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
         spec=item.spec,
         containers=item.containers,
         gpus=item.gpus,
+        grace=tuple(item.grace.items()),
+        elsewhere=item.elsewhere,
         inherits=tuple(map(_source, item.inherits)),
         written=None if item.written is None else frozenset(item.written),
     )

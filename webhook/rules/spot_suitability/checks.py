@@ -79,8 +79,8 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
     """Return the violation for a Pod that leads other Pods, such as a Spark driver."""
     return case.finding(
         "driver",
-        f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends the job",
-        "The job survives the loss of workers, so you can run the workers on spot.",
+        f"other Pods depend on the {name[:_SHOWN]}: one reclaimed node ends or stalls their work",
+        "The loss of one of the other Pods costs less, so you can run them on spot.",
         "run it on demand",
     )
 
