@@ -26,7 +26,6 @@ REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDur
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
-_LISTING: Final = ("In", "DoesNotExist")
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 """A 64-bit integer, as the scheduler parses it."""
 
@@ -129,9 +128,9 @@ def _conflict(requirements: tuple[Requirement, ...]) -> list[Requirement]:
     if len({need.key for need in requirements}) == len(requirements):
         return []
     left: dict[str, set[str | None]] = {}
-    for need in sorted(requirements, key=lambda need: need.operator not in _LISTING):
+    for need in sorted(requirements, key=lambda need: need.operator not in {"In", "DoesNotExist"}):
         values: set[str | None] = {None} if need.operator == "DoesNotExist" else set(need.values or ())
-        if need.operator in _LISTING:
+        if need.operator in {"In", "DoesNotExist"}:
             left[need.key] = values & left.get(need.key, values)
         elif need.key in left and (need.operator == "NotIn" or need.operator in _POSITIVE):
             left[need.key] -= values if need.operator == "NotIn" else {None}

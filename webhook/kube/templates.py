@@ -156,8 +156,7 @@ def pod_of(template: FoundTemplate, workload: Workload, request: Request, counts
         raise MalformedObjectError(error.problem, template.field(error.field)) if is_laid_out else error from None
     if pod.spec.restartPolicy not in COMPLETING:
         pod.spec.restartPolicy = workload.restart_policy or pod.spec.restartPolicy
-    elsewhere = isinstance(template, LaidOutPod) and template.layout.elsewhere
-    pod.metadata.namespace = "" if elsewhere else request.namespace
+    pod.metadata.namespace = "" if isinstance(template, LaidOutPod) and template.layout.elsewhere else request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]
     return pod

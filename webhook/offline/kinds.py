@@ -152,22 +152,20 @@ class UnknownTemplates:
                 return
             path, branch = waiting.popleft()
             inside: Iterable[tuple[str | int, Any]] = enumerate(branch) if isinstance(branch, list) else branch.items()
-            if path and isinstance(branch, dict):
-                yield from self._keys_in(path, branch)
             waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))
-
-    def _keys_in(self, path: Path, branch: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-        place, is_template = _template_path(path), isinstance(branch.get("spec"), dict)
-        pods = f'pods: [{{path: "{place}", spec: ., written: []}}]'
-        if not _POD_SPEC_MEMBERS.isdisjoint(branch["spec"] if is_template else branch):
-            for member, keys in self._keys.items():
-                found = (key for key in mapping(branch, "metadata", member) if key in keys)
+            if not path or isinstance(branch, list):
+                continue
+            place, is_template = _template_path(path), isinstance(branch.get("spec"), dict)
+            pods = f'pods: [{{path: "{place}", spec: ., written: []}}]'
+            if not _POD_SPEC_MEMBERS.isdisjoint(branch["spec"] if is_template else branch):
                 entry = f'templates: ["{place}"]' if is_template else pods
-                yield from (((*path, "metadata", member, key), entry) for key in found)
-        for key, value in mapping(branch, "nodeSelector").items() if self._selectors else ():
-            pod = Pod(spec=PodSpec(nodeSelector={key: value}))
-            if isinstance(value, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
-                yield (*path, "nodeSelector", key), pods
+                for member, keys in self._keys.items():
+                    found = (key for key in mapping(branch, "metadata", member) if key in keys)
+                    yield from (((*path, "metadata", member, key), entry) for key in found)
+            for key, label in mapping(branch, "nodeSelector").items() if self._selectors else ():
+                pod = Pod(spec=PodSpec(nodeSelector={key: label}))
+                if isinstance(label, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
+                    yield (*path, "nodeSelector", key), pods
 
 
 def _template_path(path: Path) -> str:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
-_GRACE_FIELDS: Final = {"serving.knative.dev/service": "timeoutSeconds"}
-"""The field that sets the grace period of Pods with a label. See also `grace` in policies/workloads.yaml."""
+_GRACE_FIELDS: Final = {"serving.knative.dev/service": "timeoutSeconds"}  # by label; see policies/workloads.yaml
 _LONGEST_WORD: Final = 40
 """Characters of an unknown word that a finding repeats: an annotation can have 256 KiB."""
 

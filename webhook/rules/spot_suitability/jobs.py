@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"
-_SIGNALLED: Final = (137, 143)
-"""The exit codes of containers that SIGKILL or SIGTERM ends."""
+_SIGNALLED: Final = (137, 143)  # the exit codes after SIGKILL and SIGTERM
 _JOBS: Final = "replicatedJobs"
 _LATE: Final = ("Failed", "TerminationComplete")
 LONG_SECONDS: Final = 60
@@ -33,10 +32,8 @@ LONG_SECONDS: Final = 60
 def job_violations(subject: Subject) -> Iterator[Violation]:
     """Yield the violations of the fields next to a pod template, in the ``spec`` of a Job or Deployment."""
     pod, template = subject.pod, subject.pod_template
-    if template is None or not pod.spec.containers:
-        return
-    spec = subject.holder(template.path[:-1])
-    if not isinstance(spec, dict):  # the parent is a list, not the spec of a Job or Deployment
+    spec = subject.holder(template.path[:-1]) if template is not None else None
+    if template is None or not isinstance(spec, dict) or not pod.spec.containers:
         return
     if pod.controller is not None and pod.controller.group_kind == _JOB:
         yield from _counted(subject, template, spec)
@@ -58,14 +55,14 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
     """Yield the violation for a Job that counts a reclaimed Pod as failed, unless a JobSet restarts the Job."""
     rules = items_of(mapping(job, "podFailurePolicy"), "rules")
     action = next((rule.get("action") for rule in rules if _matches(rule)), "")
-    if action == "Ignore" or _is_restarted(subject):
+    jobset = subject.holder(subject.path[: subject.path.index(_JOBS)]) if _JOBS in subject.path else {}
+    restarts = mapping(jobset, "failurePolicy").get("maxRestarts")
+    if action == "Ignore" or (isinstance(restarts, int) and restarts > 0):
         return
     at = next((name for name in ("backoffLimit", "backoffLimitPerIndex") if job.get(name) == 0), "")
     whole = "whole " if at == "backoffLimit" or job.get("maxFailedIndexes") == 0 else ""
-    reason, fix = (
-        f"{at} is 0: one reclaimed node fails the {whole}Job",
-        "add a podFailurePolicy that ignores disruptions",
-    )
+    reason = f"{at} is 0: one reclaimed node fails the {whole}Job"
+    fix = "add a podFailurePolicy that ignores disruptions"
     if action in ("FailJob", "FailIndex"):
         at, reason = "podFailurePolicy", f"a {action} rule applies to Pods that a reclaim stops"
         fix = "put a rule that ignores disruptions first"
@@ -98,13 +95,6 @@ def _matches(rule: Mapping[str, Any]) -> bool:
     if codes and rule.get("action") != "Ignore":
         return any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED)
     return any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
-
-
-def _is_restarted(subject: Subject) -> bool:
-    """Return whether the Job belongs to a JobSet that restarts its Jobs."""
-    jobset = subject.holder(subject.path[: subject.path.index(_JOBS)]) if _JOBS in subject.path else {}
-    restarts = mapping(jobset, "failurePolicy").get("maxRestarts")
-    return isinstance(restarts, int) and restarts > 0
 
 
 def _policy(template: FoundTemplate) -> dict[str, Any]:
