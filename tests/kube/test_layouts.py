@@ -114,6 +114,14 @@ def test_fields_that_knative_rejects_are_not_written() -> None:
     assert moved(pod, ("/spec/nodeSelector", {"a": "b"})) == []
 
 
+def test_the_listener_of_github_runners_is_not_placed() -> None:
+    spec = {"template": {"spec": {}}, "listenerTemplate": {"metadata": {"labels": SPOT}}}
+    runner, listener = pods_of("actions.github.com", "autoscalingrunnersets", spec)
+    assert moved(runner, ("/spec/nodeSelector", {"a": "b"})) == [("/spec/template/spec/nodeSelector", {"a": "b"})]
+    assert listener.value["metadata"] == {"labels": SPOT}
+    assert moved(listener, ("/spec/nodeSelector", {"a": "b"}), ("/spec/terminationGracePeriodSeconds", 60)) == []
+
+
 @pytest.mark.parametrize("wrong", [7, [1], "x"])
 @pytest.mark.parametrize("member", ["predictor", "model", "labels", "containers", "podMetadata"])
 def test_fields_of_wrong_types_are_kept_for_the_pod_parser(member: str, wrong: Any) -> None:

@@ -14,6 +14,8 @@ import msgspec
 DEFAULT_GRACE_SECONDS: Final = 30
 """The default of ``terminationGracePeriodSeconds``, which the API server sets before it calls webhooks."""
 
+COMPLETING: Final = ("Never", "OnFailure")  # the restart policies of Pods that run to completion
+
 ResourceQuantity: TypeAlias = str | int | float
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"

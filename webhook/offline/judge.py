@@ -89,7 +89,7 @@ class Judge:
         self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
-        self._unknown_templates = UnknownTemplates(index)
+        self._unknown_templates = UnknownTemplates(index, context.view)
         self._passed: dict[Resource, bool] = {}
         self._before = {identity_of(manifest, self._namespace(manifest)): manifest for manifest in before}
 

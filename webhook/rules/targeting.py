@@ -43,7 +43,8 @@ class Targeting(msgspec.Struct, frozen=True):
         settings = (self.provider, self.tolerating)
         target: Target | NotTargeting | None = subject.memo.get(settings)
         if target is None:
-            target = subject.memo[settings] = self.target_of_pod(subject.pod, subject.request.namespace, view)
+            namespace = subject.pod.metadata.namespace if subject.template else subject.request.namespace
+            target = subject.memo[settings] = self.target_of_pod(subject.pod, namespace, view)
         return target
 
     def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:

@@ -10,7 +10,7 @@ from webhook.capacity.placement.feasible import EXCLUDED
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.kube.affinity import terms_of, unmet_constraint
+from webhook.kube.affinity import contradiction, terms_of, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
@@ -43,7 +43,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     for rejected in target.rejected:
         if rejected.dedicated is not None:
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
-    for nodes in _excluded_alone(target, supply):
+    for nodes in _excluded_alone(pod, target, supply):
         field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
         if field:
             fix = f"remove the requirement, or {on_demand}"
@@ -105,9 +105,10 @@ def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
             yield nodes
 
 
-def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    """Yield the spot nodes that only the Pod's own constraints exclude."""
-    yield from (rejected.nodes for rejected in target.rejected if rejected.because == EXCLUDED)
+def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
+    """Yield the spot nodes that only the Pod's own constraints exclude, or all if these contradict each other."""
+    excluding_all = contradiction(pod.spec)
+    yield from (rejected.nodes for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
     names = {provider.name for provider in target.providers}
     yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
 

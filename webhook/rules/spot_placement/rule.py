@@ -45,7 +45,7 @@ from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import Term, terms_of
+from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -140,7 +140,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
-            known = target.pools is not None
+            known = target.pools is not None or contradiction(pod.spec)
             why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
