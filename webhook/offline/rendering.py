@@ -44,7 +44,7 @@ _SWITCHES: Final = {
 }
 """A part of kustomize's error when it would run other programs -> the flags that allow it. The user decides."""
 
-_WRAPPED: Final = re.compile(r"Error: accumulating resources: .*? path '[^']*': ", re.DOTALL)
+_WRAPPED: Final = re.compile(r"^accumulating resources: .*? path '[^']*': ", re.DOTALL)
 """The prefix of kustomize's errors, because a kustomization in a temporary folder has the folder as a resource."""
 
 _ORIGIN: Final = "config.kubernetes.io/origin"
