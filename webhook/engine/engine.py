@@ -150,7 +150,8 @@ class _Evaluation:
         self.findings.clear()
         self.operations.clear()
         self.audit.clear()
-        self.trace.note("not judged: %s", error)
+        self.trace.policy = self.trace.where = ""  # no policy judges it
+        self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = self.subject.with_labels_only()
@@ -205,7 +206,8 @@ class _Evaluation:
         try:
             self._validate(named, self.subject)
         except (MalformedObjectError, OverBoundError) as error:
-            self.trace.note("not judged: %s", error)
+            self.trace.policy = self.trace.where = ""
+            self.trace.say("not judged: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
         """Report a break-glass annotation that none of the object's policies allows the user to write."""

@@ -139,11 +139,6 @@ class Trace(msgspec.Struct, kw_only=True):
         if self.kept:
             self.steps.append((self.policy, self.where, text % args if args else text))
 
-    def note(self, text: str, *args: object) -> None:
-        """Record one step about all policies."""
-        self.policy = self.where = ""
-        self.say(text, *args)
-
 
 NO_TRACE: Final = Trace(kept=False)
 

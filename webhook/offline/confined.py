@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -19,14 +18,8 @@ _LIMITED: Final = f'ulimit -t 120 && ulimit -d {1024 * 1024} && ulimit -f {OUTPU
 """120 s of CPU, in case the program outlives a killed spotgate; 1 GiB of memory, in KiB; files as large as the output,
 in blocks. Go reserves more address space, which isn't limited."""
 
-_READ_AT_MOST: Final = 1024 * 1024
-"""The maximum number of bytes of a program's warnings and errors to read: far more than the largest charts print."""
-
 _ERRORS_AT_MOST: Final = 2000
-"""The maximum number of characters of a program's error to show."""
-
-_ERROR: Final = re.compile(r'^(?:[Ee]rror: (.+)|E\d{4} [^\n]* err="(.+)")\Z', re.DOTALL | re.MULTILINE)
-"""The error of kustomize, Helm, or kubectl, which follows their warnings, such as the one about a deprecated field."""
+"""The maximum number of characters of a program's errors to show, from the end: warnings come first."""
 
 _CLOSED: Final = "http://127.0.0.1:1"
 """A proxy address where nothing listens."""
@@ -60,12 +53,10 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
     if output.stat().st_size >= OUTPUT_AT_MOST:
         raise FailureError(f"it prints more than {OUTPUT_AT_MOST} bytes")
     if code != 0:
-        text = errors.read_bytes()[:_READ_AT_MOST].decode(errors="backslashreplace").strip()
+        text = errors.read_bytes().decode(errors="backslashreplace").strip()
         if "fatal error: " in text:  # Go prints this before every thread's stack when it runs out of memory
             text = "it ran out of memory: its limit is 1 GiB"
-        elif error := _ERROR.search(text):
-            text = error[1] or error[2]
-        raise FailureError(text[:_ERRORS_AT_MOST] or f"its exit code is {code}")
+        raise FailureError(text[-_ERRORS_AT_MOST:] or f"its exit code is {code}")
     return output.read_bytes()
 
 

@@ -143,13 +143,8 @@ OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_LEFT_OUT: Final = {
-    "match.": SKIPS,
-    "matchConditions[": SKIPS,
-    "not evaluated: ": SKIPS,
-    "exempt: ": EXEMPTS,
-    "overridden: ": OVERRIDDEN,
-}
+_SKIPPED: Final = ("match.", "matchConditions[", "not evaluated: ")
+_LEFT_OUT: Final = dict.fromkeys(_SKIPPED, SKIPS) | {"exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
 """The prefixes of a policy's last step if it doesn't match the object, exempts it, or is overridden."""
 
 _NOT_EXEMPT: Final = "not exempt by "

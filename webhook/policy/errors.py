@@ -110,10 +110,7 @@ class SpecErrors(ValueError):  # noqa: N818 - several errors
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ``, did you mean `x`?`` for the only known word that starts with this one, or else the most similar one.
-
-    Return an empty string if no word is similar.
-    """
+    """Return ``, did you mean `x`?`` for the only known word that starts so, or the most similar one, or nothing."""
     if len(word) > HINTED_AT_MOST:
         return ""
     head, word = word[: word.rfind("/") + 1].casefold(), word.casefold()
