@@ -23,12 +23,12 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
     ``rehearse`` takes the fixes and the number of runs; None means the default. A fix stays untried if its rehearsal
     would end after ``seconds``, judging by the longest so far. Raise CannotJudgeError.
     """
-    began = time.monotonic()
     fixed = rehearse(base.fixes, None)
     # Where the fixes make room for replacements, a budget may block the drain only now.
     if budgets := [fix for fix in fixed.fixes if fix.manifest["kind"] == BUDGET.kind]:
         base = structs.replace(base, fixes=(*base.fixes, *budgets))
         fixed = rehearse(base.fixes, None)
+    began = time.monotonic()
     ranked: list[tuple[tuple[float, ...], Fix]] = []
     longest = 0.0
     for fix in base.fixes:
