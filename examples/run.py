@@ -255,10 +255,11 @@ def conclude(run: Run) -> None:
             run.line(f"  {failure}", "red")
     else:
         run.line(f"All {len(EXAMPLES)} examples had the expected result.", "bold green")
-    check = f"{SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE} check {HERE.name}/*.yaml"
+    program = SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE
+    check = f"{program} check {HERE.name}/*.yaml --state {HERE.name}/{CLUSTER}"
     steps = {
         "make serve": "run the examples, and keep the webhook running for your own requests",
-        check: "check files against the same policies without a cluster, such as in a pipeline",
+        check: "check files against the same policies and state without a webhook, such as in a pipeline",
         "docs/": "read about the policies, and about installing the webhook in a cluster",
     }
     run.line("\nNext steps:")

@@ -250,7 +250,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
     """Return the violation reworded as conditional: it counts only if the policy matches."""
     if policy.mutator is not None:
-        condition = "Nothing was injected. As it is"
+        condition = "The policy injected nothing. As it is"
     else:
         condition = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
     return replace(

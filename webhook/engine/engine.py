@@ -155,6 +155,7 @@ class _Evaluation:
         self.findings.clear()
         self.operations.clear()
         self.audit.clear()
+        self.trace.policy = self.trace.where = ""  # no policy judges it
         self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
@@ -211,6 +212,7 @@ class _Evaluation:
         try:
             self._validate(named, self.subject)
         except (MalformedObjectError, OverBoundError) as error:
+            self.trace.policy = self.trace.where = ""
             self.trace.say("not judged: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
@@ -343,7 +345,7 @@ class _Evaluation:
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
-            self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
+            self.trace.say("not evaluated: namespace %s belongs to the provider", self.namespace)
             return False
         if self.route.restricted or not policy.matcher.trivial:
             if why_not := self.matching.why_not(policy, subject):

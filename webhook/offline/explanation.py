@@ -143,7 +143,8 @@ OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
+_SKIPPED: Final = ("match.", "matchConditions[", "not evaluated: ")
+_LEFT_OUT: Final = dict.fromkeys(_SKIPPED, SKIPS) | {"exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
 """The prefixes of a policy's last step if it doesn't match the object, exempts it, or is overridden."""
 
 _NOT_EXEMPT: Final = "not exempt by "
@@ -298,7 +299,7 @@ def verdict_on(
         kind=policy.kind.name,
         word=word,
         enforcement=str(policy.enforcement),
-        reasons=tuple(_without_exemptions(reasons)) if word == PASSES else reasons,
+        reasons=tuple(_without_exemptions(reasons)) if word in {PASSES, SKIPS} else reasons,
         findings=findings,
         additions=additions,
     )
@@ -331,4 +332,4 @@ def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions:
         return CHANGES
     last_steps = {reason.steps[-1] for reason in reasons}
     words = {next((word for start, word in _LEFT_OUT.items() if step.startswith(start)), PASSES) for step in last_steps}
-    return words.pop() if len(words) == 1 else PASSES
+    return PASSES if PASSES in words or not words else min(words)

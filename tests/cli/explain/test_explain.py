@@ -96,6 +96,16 @@ def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().out == "denies  why\n"
 
 
+@pytest.mark.parametrize(("manifest", "separator"), [(POD, ", "), (JOB, "\n      ")])
+def test_an_object_over_a_bound_is_explained(run: Run, write: Write, manifest: str, separator: str) -> None:
+    many = ", ".join(f"label-{number}: a" for number in range(300))
+    file = write("many.yaml", manifest.replace("containers:", f"nodeSelector: {{{many}}}{separator}containers:"))
+    text = explain(run, "--state", "state.yaml", file)
+    assert "\n\nnot judged: " in text
+    assert "\nskips       spot-placement" in text
+    assert "\npasses      reserved-labels" in text
+
+
 def test_a_pipe_does_not_import_rich() -> None:
     code = (
         "import sys; from webhook.commands import main; main(['explain', 'pod.yaml']); assert 'rich' not in sys.modules"

@@ -69,7 +69,7 @@ async def check_floor(installed: Installed) -> AsyncIterator[Diagnosis]:
     others = sum(cost != ON_DEMAND_COST for cost in costs)
     wrong = f"{others} of {len(costs)} on-demand Pods have a {DELETION_COST} of another writer" if others else ""
     fix = "stop that writer, or a scale-down may delete on-demand Pods before spot Pods"
-    yield Diagnosis.of("on-demand floor", wrong, fix, f"{len(costs)} Pods are assigned to on-demand nodes", "warn")
+    yield Diagnosis.of("on-demand floor", wrong, fix, f"Pods assigned to on-demand nodes: {len(costs)}", "warn")
 
 
 def _text(version: tuple[int, int]) -> str:

@@ -136,7 +136,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         )
         if grace < current and (only_prefers or unknown_hook(pod)):
             grace = current
-        say("grace period: %d s, should be %d s", current, grace)
+        say("grace period: %d s, %s", current, "unchanged" if grace == current else f"should be {grace} s")
 
         sleep = workload_class.pre_stop_seconds
         sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()

@@ -38,7 +38,7 @@ _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
 _LONGEST: Final = 63
 """Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
-UNCHANGED: Final = "spotgate injected nothing."
+UNCHANGED: Final = "spotgate added no tolerations and no selector."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def not_targeting(
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if own_label is None else _LABEL,
             detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
-            fix=f"set `{CAPACITY_LABEL}: spot`, or another known value",
+            fix="set one of the known values, or remove the label",
         )
     if own_label == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
