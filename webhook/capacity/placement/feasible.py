@@ -200,7 +200,7 @@ def feasible_nodes(
                 else:
                     refused.append(refusal)
     tolerations = (*(demands.pod.spec.tolerations or ()), *demands.tolerations(fitting))
-    loose = (refusal for refusal in refused if not refusal.certain and refusal.dedicated is None)
+    loose = (refusal for refusal in refused if not refusal.certain)
     strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerations))
     return Fit(tuple(fitting), tuple(rejected), strays)
 

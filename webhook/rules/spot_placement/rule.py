@@ -44,7 +44,7 @@ from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import terms_of
+from webhook.kube.affinity import Term, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -166,14 +166,18 @@ class SpotPlacement(msgspec.Struct, frozen=True):
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps = subject.pod, subject.trace, kept_fields(subject.pod)
         wanted = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
-        confined, strays = is_pinned(pod, target, supply, self.targeting.providers), target.strays
-        if confined or target.preferred:  # Only the injected tolerations can open nodes that the Pod doesn't select.
-            strays = tuple(stray for stray in strays if stray.nodes.repels(pod.spec.tolerations or ()))
-            others = tuple(stray for stray in target.strays if target.preferred and stray not in strays)
-            wanted = tuple((*alternative, *(excluding(others, target.nodes) or ())) for alternative in wanted)
-        else:
-            strays = tuple(stray for stray in strays if any(all(map(stray.nodes.may_be, each)) for each in wanted))
+        confined, own = is_pinned(pod, target, supply, self.targeting.providers), pod.spec.tolerations or ()
+        # Only the injected tolerations open these nodes. Neither a selector nor a preference must admit the others.
+        strays = () if "tolerations" in keeps else tuple(stray for stray in target.strays if stray.nodes.repels(own))
+        others = tuple(stray for stray in target.strays if not stray.nodes.repels(own))
+        if not (confined or target.preferred):
+            strays = tuple(
+                stray for stray in (*strays, *others) if any(all(map(stray.nodes.may_be, needs)) for needs in wanted)
+            )
         excluded = excluding(strays, target.nodes)
+        if target.preferred and excluded is not None:
+            others = tuple(stray for stray in others if stray.nodes.admitted((Term(excluded),), stray.nodes.absent))
+            wanted = tuple((*alternative, *(excluding(others, target.nodes) or ())) for alternative in wanted)
         missing = _missing_selectors(pod, wanted, preferred=target.preferred) if wanted else ()
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
