@@ -125,7 +125,8 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         return
     usable = [pool for pool, closed in spot if not closed]
     known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
-    unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
+    shown_providers = (nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers)
+    unseen = {provider.name: provider for provider in shown_providers}.values()
     shown = name[:_LONGEST]
     hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])
     if unseen and known is None:
@@ -178,7 +179,7 @@ def pools_unknown(field: str, view: ClusterView) -> Violation:
 
 def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
-    where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
+    where = dict.fromkeys(str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes)
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return warning(

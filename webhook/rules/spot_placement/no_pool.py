@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from webhook.base.text import listed
 from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
-from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import terms_of, unmet_constraint
@@ -126,9 +125,6 @@ def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
     others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
-    if any(rejected.nodes.pool is not None and rejected.nodes.pool.kind == NODE_GROUP for rejected in target.rejected):
-        closed += " Pools that are scaled to 0 have no Nodes that show their labels, so one of these pools may fit."
-        fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"
