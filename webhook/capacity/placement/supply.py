@@ -308,7 +308,8 @@ def _spot_nodes(
 ) -> SpotNodes:
     marks = marks_of(provider, pool)
     labels = {**known, **dict(marks)}
-    own, platform = pool.taints if pool is not None else (), _platform_taints(provider, pool, labels)
+    own = tuple(filter(toleration_for, pool.taints)) if pool is not None else ()  # the taints that a node can have
+    platform = _platform_taints(provider, pool, labels)
     taints = dict.fromkeys((*own, *provider.spot_taints, *platform, *_automatic_guards(provider, pool)))
     meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
@@ -333,11 +334,7 @@ def _spot_nodes(
             taint for taint in (*lasting, *(guards if gpu is Gpu.YES else ())) if taint.effect in HARD_EFFECTS
         ),
         guards=guards,
-        dedicated=tuple(
-            taint
-            for taint in meaning(TaintMeaning.DEDICATED)
-            if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
-        ),
+        dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
         tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
         marks=marks,
     )
