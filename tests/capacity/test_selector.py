@@ -176,3 +176,13 @@ def test_a_taint_precedes_the_platform_an_accelerator_label_and_the_pool_name_to
     assert isinstance(target, Target)
     excluded = excluding(target.strays, target.nodes)
     assert (None if excluded is None else ", ".join(map(describe, excluded))) == expected
+
+
+def test_a_toleration_for_pools_of_one_provider_opens_no_dedicated_pool_of_another() -> None:
+    """CKS has this taint on nodes with GPUs. For Karpenter, it may have any meaning."""
+    of_cks = cks_pool("c", taints=("is_gpu=true:NoSchedule",))
+    of_karpenter = other_pool(requiring.KARPENTER, "k", gpu=Gpu.YES, taints=("is_gpu=true:NoSchedule",))
+    target = requiring.target(pod_of(labels=SPOT, gpu=True), of_cks, of_karpenter, cks_pool("cpu", gpu=False))
+    assert isinstance(target, Target)
+    assert target.pools == (of_cks,)
+    assert list(map(describe, excluding(target.strays, target.nodes) or ())) == ["karpenter.sh/nodepool NotIn [k]"]
