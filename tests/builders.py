@@ -159,6 +159,7 @@ KARPENTER = with_fields(
     title="Karpenter",
     pool_name_label="karpenter.sh/nodepool",
     spot_node_labels=(SpotLabelSpec(key="karpenter.sh/capacity-type", value="spot"),),
+    spot_node_taints=(),
     node_pools=(),
 )
 EKS = with_fields(
@@ -167,6 +168,7 @@ EKS = with_fields(
     title="EKS",
     pool_name_label="eks.amazonaws.com/nodegroup",
     spot_node_labels=(SpotLabelSpec(key="eks.amazonaws.com/capacityType", value="SPOT"),),
+    spot_node_taints=(),
     node_pools=(),
 )
 

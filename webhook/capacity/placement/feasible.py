@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.text import listed
 from webhook.capacity.placement.supply import ARM, tolerations_for
@@ -51,6 +54,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         requested: the accelerators that it requests: resources and device classes.
         vague: whether it may request others, because a resource claim is unknown or a quantity is a placeholder.
         volumes: the PersistentVolumes that it mounts, each with its node affinity.
+        labelled: whether it selects only pools of another kind by their labels, so that the kind doesn't matter.
     """
 
     pod: Pod
@@ -59,6 +63,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     requested: frozenset[str]
     vague: bool = False
     volumes: tuple[tuple[str, tuple[Term, ...]], ...] = ()
+    labelled: bool = False
 
     @property
     def gpu(self) -> bool | None:
@@ -79,12 +84,12 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes) or excluded:
             return Rejected(nodes, because)
         chosen = self.chooses(nodes)
-        if (foreign := self._foreign(nodes, supply, chosen=chosen)) is not None or chosen:
+        if (foreign := self._foreign(nodes, supply, chosen=chosen or self.labelled)) is not None or chosen:
             return foreign
-        guards = (taint for taint in nodes.guards if self.gpu is not None and not self._serves(nodes, taint))
-        if nodes.pool is not None and (guard := _untolerated(self.pod, guards)) is not None:
+        guards = () if nodes.pool is None else filterfalse(partial(self._opens, nodes), nodes.guards)
+        if (guard := _untolerated(self.pod, guards)) is not None:
             return Rejected(nodes, f"its taint {guard} is for Pods that request its accelerator")
-        if self.gpu is False and nodes.gpu is Gpu.YES:
+        if self.gpu is False and nodes.gpu is Gpu.YES and not self.labelled:
             return Rejected(nodes, "it has GPUs, and the Pod requests none", admitted=True)
         if (taint := _untolerated(self.pod, nodes.dedicated)) is not None:
             because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
@@ -95,13 +100,14 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
-            guards = (taint for taint in nodes.guards if self.gpu is None or self._serves(nodes, taint))
+            guards = filter(partial(self._opens, nodes), nodes.guards)
             named = (*nodes.dedicated, *nodes.guards) if self.chooses(nodes) else guards
             wanted |= dict.fromkeys(tolerations_for((*nodes.marking, *nodes.platform, *named)))
         return tuple(wanted)
 
-    def _serves(self, nodes: SpotNodes, taint: Taint) -> bool:
-        return nodes.provider.serves(taint, self.requested)
+    def _opens(self, nodes: SpotNodes, guard: Taint) -> bool:
+        """Return whether the Pod gets a toleration for a taint of an accelerator."""
+        return self.labelled or self.gpu is None or nodes.provider.serves(guard, self.requested)
 
     def _unable(self, nodes: SpotNodes) -> str:
         """Return why accelerators, or their absence, exclude the nodes. Return an empty string if they don't."""
@@ -152,11 +158,13 @@ class Fit(msgspec.Struct, frozen=True):
         nodes: the spot nodes that can run the Pod.
         rejected: the spot pools that can't run it.
         strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
+        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
     """
 
     nodes: tuple[SpotNodes, ...]
     rejected: tuple[Rejected, ...]
     strays: tuple[Rejected, ...]
+    tolerations: tuple[Toleration, ...]
 
 
 def feasible_nodes(
@@ -174,6 +182,9 @@ def feasible_nodes(
     ]
     answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
     rejected = tuple(refusal for _, refusal in answers if refusal is not None)
+    selects = bool(terms) and all(term.demands(supply.given) for term in terms)
+    if selects and not demands.labelled and len(rejected) == len(spot):
+        return feasible_nodes(replace(demands, labelled=True), supply, in_play, spot_shown)
     if named is None:
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
@@ -182,9 +193,11 @@ def feasible_nodes(
         admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
         answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
     fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
-    tolerations = (*(demands.pod.spec.tolerations or ()), *demands.tolerations(fitting))
+    tolerations = demands.tolerations(fitting)
+    tolerated = (*(demands.pod.spec.tolerations or ()), *tolerations)
     loose = (refusal for _, refusal in answers if refusal is not None and refusal.admitted)
-    return Fit(fitting, rejected, tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerations)))
+    strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerated))
+    return Fit(fitting, rejected, strays, tolerations)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:

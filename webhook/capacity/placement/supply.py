@@ -309,7 +309,10 @@ def marks_of(provider: Provider, pool: Pool) -> tuple[tuple[str, str], ...]:
 def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
     marks = marks_of(provider, pool)
     labels = {**pool.labels, **dict(marks)}
-    own = (*pool.taints, *(spec.taint for spec in provider.spot_node_taints if spec.declared_pools))
+    own = (
+        *filter(toleration_for, pool.taints),
+        *(spec.taint for spec in provider.spot_node_taints if spec.declared_pools),
+    )
     taints = dict.fromkeys((*own, *provider.spot_taints, *_automatic_taints(provider, pool, labels)))
     meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
@@ -330,11 +333,7 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS),
         guards=guards,
-        dedicated=tuple(
-            taint
-            for taint in meaning(TaintMeaning.DEDICATED)
-            if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
-        ),
+        dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
         marking=meaning(TaintMeaning.SPOT),
         platform=platform,
         marks=marks,

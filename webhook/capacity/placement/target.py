@@ -280,7 +280,7 @@ def _answer(
         strays=fit.strays,
         requested=requested,
         gpu=demands.gpu,
-        tolerations=demands.tolerations(fit.nodes),
+        tolerations=fit.tolerations,
         on_named_nodes=by_node,
     )
 

@@ -35,7 +35,6 @@ Source
 
 from __future__ import annotations
 
-from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -168,17 +167,12 @@ class SpotPlacement(msgspec.Struct, frozen=True):
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
         confined, own = is_pinned(pod, target, supply, self.targeting.providers), pod.spec.tolerations or ()
-        # Only the injected tolerations open these nodes: the Pod itself doesn't select them.
-        is_opened = [stray.nodes.repels(own, perhaps="tolerations" not in keeps) for stray in target.strays]
-        opened = (
-            tuple(compress(target.strays, is_opened)) if (confined or preferred) and "tolerations" not in keeps else ()
-        )
+        opened: tuple[Rejected, ...] = ()
+        if (confined or preferred) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
+            opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
         excluded = excluding(opened, target.nodes)
-        others = tuple(
-            stray
-            for stray, is_open in zip(target.strays, is_opened, strict=True)
-            if not (preferred and is_open) and stray.nodes.admitted((Term(excluded or ()),), stray.nodes.absent)
-        )
+        remaining = (Term(excluded or ()),)
+        others = [stray for stray in target.strays if stray.nodes.admitted(remaining, stray.nodes.absent)]
         selected = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
         wanted = tuple(filter(None, (_with_exclusions(selector, others, target.nodes) for selector in selected)))
         missing = _missing_selectors(pod, wanted, preferred=preferred) if wanted else ()
