@@ -110,7 +110,7 @@ class SpecErrors(ValueError):  # noqa: N818 - several errors
 
 
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ``, did you mean `x`?`` for the only known word that starts so, or the most similar one, or nothing."""
+    """Return ``, did you mean `x`?`` for the most similar known word, or an empty string if none reaches the cutoff."""
     if len(word) > HINTED_AT_MOST:
         return ""
     head, word = word[: word.rfind("/") + 1].casefold(), word.casefold()
@@ -118,8 +118,7 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     # A common prefix, such as a domain, must not make different names similar.
     if below := {name.removeprefix(head): names[name] for name in names if head and name.startswith(head)}:
         word, names = word.removeprefix(head), below
-    begun = [name for name in names if name.startswith(word)]
-    close = begun if len(begun) == 1 else difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
     return f", did you mean `{names[close[0]]}`?" if close else ""
 
 
