@@ -83,12 +83,12 @@ GUARDED = cks_pool("guarded", instance_type="brand-new", taints=("nvidia.com/gpu
         (pod_of(labels=SPOT), False),
         (pod_of(labels=SPOT, resourceClaims=[{"name": "unknown"}]), True),
         (pod_of(labels=SPOT, tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), True),
-        (pod_of(labels=SPOT, named="guarded"), False),
-        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), False),
+        (pod_of(labels=SPOT, named="guarded"), True),
+        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), True),
         (pod_of(labels=SPOT, terms=[[expression(POOL_LABEL, "NotIn", "other")]]), False),
     ],
 )
-def test_a_gpu_taint_excludes_pods_without_gpus_that_do_not_tolerate_it_even_if_they_name_the_pool(
+def test_a_gpu_taint_excludes_pods_without_gpus_that_neither_tolerate_it_nor_name_the_pool(
     pod: Pod,
     lands: bool,  # noqa: FBT001
 ) -> None:

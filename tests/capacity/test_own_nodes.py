@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.builders import cks_pool, expression, pod_of, taint, view_of
 from tests.capacity.requiring import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
 from tests.rules.conftest import subject_of
-from tests.rules.placement import SPOT, placed, rule, violation_of
+from tests.rules.placement import SPOT, placed, rule
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.nodes import Node
@@ -231,13 +231,6 @@ def test_selecting_an_undeclared_label_excludes_a_karpenter_pool(
 def test_a_pool_with_unreadable_requirements_may_have_any_label() -> None:
     pool = READER.read({"metadata": {"name": "k"}, "spec": {"template": {"spec": {"requirements": [7]}}}})
     assert pool.label_keys is None
-
-
-def test_a_label_of_two_pools_does_not_name_a_pool() -> None:
-    # The image may be for amd64: only a label that no other pool has proves that the Pod runs on Arm.
-    twin = with_labels("twin", expression(CAPACITY, "In", "on-demand"), NodeGroupType="Graviton")
-    pod = rule_pod(labels=SPOT, nodeSelector={"NodeGroupType": "Graviton"})
-    assert violation_of(pod, view_of(GRAVITON, twin), providers=ALL).id == "no-pool-fits"
 
 
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"

@@ -84,12 +84,13 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes) or excluded:
             return Rejected(nodes, because)
         chosen = self.chooses(nodes)
-        if (foreign := self._foreign(nodes, supply, chosen=chosen or self.labelled)) is not None or chosen:
+        by_label = self.labelled and nodes.pool is not None
+        if (foreign := self._foreign(nodes, supply, chosen=chosen or by_label)) is not None or chosen:
             return foreign
         guards = () if nodes.pool is None else filterfalse(partial(self._opens, nodes), nodes.guards)
         if (guard := _untolerated(self.pod, guards)) is not None:
             return Rejected(nodes, f"its taint {guard} is for Pods that request its accelerator")
-        if self.gpu is False and nodes.gpu is Gpu.YES and not self.labelled:
+        if self.gpu is False and nodes.gpu is Gpu.YES and not by_label:
             return Rejected(nodes, "it has GPUs, and the Pod requests none", admitted=True)
         if (taint := _untolerated(self.pod, nodes.dedicated)) is not None:
             because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
@@ -182,8 +183,11 @@ def feasible_nodes(
     ]
     answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
     rejected = tuple(refusal for _, refusal in answers if refusal is not None)
-    selects = bool(terms) and all(term.demands(supply.given) for term in terms)
-    if selects and not demands.labelled and len(rejected) == len(spot):
+    keys = supply.given.union(*(provider.pool_labels for provider in in_play))
+    selects = bool(terms) and all(term.demands(keys) for term in terms)
+    if selects and not (
+        demands.labelled or any(not no and nodes.admitted(terms, supply.telling) for nodes, no in answers)
+    ):
         return feasible_nodes(replace(demands, labelled=True), supply, in_play, spot_shown)
     if named is None:
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
