@@ -1,9 +1,14 @@
-"""Cases by seed, and their judgement: a seed is `CLUSTER.POD`, such as `12.3`."""
+"""Cases by seed, and their judgment: a seed is `CLUSTER.POD`, such as `12.3`."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
 
 from tests.placement_oracle.admission import Admitted, admit
 from tests.placement_oracle.clusters import FLAVORS, Cluster, cluster_of
@@ -15,30 +20,48 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-CLUSTERS, PODS_EACH = 50, 14
+CLUSTERS: Final = 50
+PODS_EACH: Final = 14
 
 
 def cluster_at(number: int) -> Cluster:
     """Return the cluster with this number; each flavor comes in turn."""
-    return cluster_of(Random(number), FLAVORS[number % len(FLAVORS)])
+    return cluster_of(Random(number), FLAVORS[number % len(FLAVORS)])  # noqa: S311 - a seed, no secret
 
 
 def pods_at(number: int, cluster: Cluster) -> list[JSON]:
     """Return the Pods of the cluster with this number."""
-    return [pod_of(Random(f"{number}.{index}"), cluster) for index in range(PODS_EACH)]
+    return [pod_of(Random(f"{number}.{index}"), cluster) for index in range(PODS_EACH)]  # noqa: S311
 
 
 def judged(pods: list[JSON], cluster: Cluster) -> Iterator[tuple[Admitted, list[Wrong]]]:
     """Yield spotgate's answer for each Pod, and what is wrong with it."""
-    for pod, admitted in zip(pods, admit(pods, cluster.state), strict=True):
-        yield admitted, Judge(pod, cluster).judge(admitted.after, admitted.findings)
+    for admitted in admit(pods, cluster.state):
+        judge = Judge(admitted.before, cluster)
+        yield admitted, judge.judge(admitted.after, admitted.findings, partial(judge.can_run, admitted.after))
 
 
-def smallest(pod: JSON, cluster: Cluster, kind: str) -> Cluster:
-    """Return the cluster without the pools that this kind of wrong answer doesn't need."""
-    for pool in cluster.pools[1:]:
-        smaller = cluster.without(pool)
-        ((_, wrong),) = judged([pod], smaller)
-        if kind in {one.kind for one in wrong}:
-            cluster = smaller
-    return cluster
+def described(pod: JSON, cluster: Cluster) -> str:
+    """Return a case as YAML, with only the pools that the first wrong answer needs."""
+    ((_, wrong),) = judged([pod], cluster)
+    for pool in cluster.pools[1:] if wrong else ():
+        smaller = replace(cluster, pools=tuple(other for other in cluster.pools if other is not pool))
+        ((_, still),) = judged([pod], smaller)
+        cluster = smaller if wrong[0].kind in {one.kind for one in still} else cluster
+    ((admitted, wrong),) = judged([pod], cluster)
+    lines = [f"# Potential Nodes of {cluster.flavor}:"]
+    for machine in cluster.machines:
+        what = f"{'spot' if machine.spot else 'on-demand'}, {'up' if machine.up else 'at zero'}"
+        node = {"labels": machine.labels, "taints": machine.taints, **machine.node["status"]["allocatable"]}
+        lines.append(f"# - {machine.name} ({what}): {json.dumps(node)}")
+    claims = {claim["resourceClaimTemplateName"] for claim in pod["spec"].get("resourceClaims", ())}
+    seen = [o for o in cluster.state if o["kind"] != "ResourceClaimTemplate" or o["metadata"]["name"] in claims]
+    given, spec = admitted.before["spec"], admitted.after["spec"]
+    added = {key: value for key, value in spec.items() if given.get(key) != value and key != "containers"}
+    lines += [_yaml("What spotgate sees", *seen), _yaml("The Pod", pod), _yaml("Changed in the Pod's spec", added)]
+    return "\n".join((*lines, f"# Findings: {list(admitted.findings)}", *(f"# WRONG: {one}" for one in wrong)))
+
+
+def _yaml(title: str, *documents: JSON) -> str:
+    plain = json.loads(json.dumps(documents))  # without aliases
+    return f"---\n# {title}\n{yaml.safe_dump_all(plain, sort_keys=False)}"

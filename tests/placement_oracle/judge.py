@@ -1,37 +1,41 @@
 """The judge: where a Pod that asks for spot should run, and what is wrong with where it can run after admission.
 
-It knows all potential Nodes of a cluster, spotgate sees only some. A Node *should* run a Pod if all of this is true:
+The judge knows all potential Nodes of a cluster; spotgate sees some. A Node *should* run a Pod if all of this is true:
 
 1. It is spot.
-2. The Pod's own nodeSelector and required affinity admit it, and its resources and devices are enough. spotgate only
-   adds constraints, so it can't be wrong here.
-3. Its platform is amd64 and Linux, or the Pod selects it: nodeSelector, or each term that admits the Node, names
-   `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system. The reason: an image that nobody said
-   runs on Arm doesn't.
-4. It has an accelerator if and only if the Pod requests one. Fractions, MIG slices, and claims for a GPU are requests; a
-   claim for another device is none; if spotgate can't read a claim, machines of both kinds count.
-5. Each of its NoSchedule and NoExecute taints
-   - is tolerated by the Pod itself; or
-   - means spot: the provider puts it on spot nodes, or its key or value says so in a word (spot, preemptible, ...), or all
+2. The Pod's own nodeSelector and required affinity admit it, and its resources and devices are enough.
+3. Its platform is amd64 and Linux, or the Pod selects its platform: nodeSelector or a term that admits the Node lists it
+   in `kubernetes.io/arch` or `kubernetes.io/os`, or `spec.os` names the system.
+4. It has an accelerator if and only if the Pod requests one. Fractions, MIG slices, and claims for a GPU are requests. A
+   claim for another device is none. If spotgate can't read a claim, machines of both kinds count.
+5. The Pod itself tolerates each of its NoSchedule and NoExecute taints, or the taint
+   - means spot: the provider puts it on spot nodes, its key or value says so in a word (spot, preemptible, ...), or all
      visible spot pools, at least two, have it and no other visible pool has it; or
    - reserves an accelerator that the Pod requests, or a platform that it selects.
-   Any other taint dedicates the Node to other Pods. No Pod should run on a Node with a `neverTolerate` taint.
 
-A Pod that names a pool, in the annotation or by the pool-name label in nodeSelector or in every term, should run on that
-pool whatever its platform, accelerator, and taints are, except `neverTolerate` taints, and on no other pool.
+   Any other taint dedicates the Node to other Pods.
 
-Either answer is right (`Verdict.EITHER`) where spotgate can't know better or needn't:
+A Pod that names a pool, in the annotation, or by the pool-name label in nodeSelector or in each term that admits the Node,
+should run on that pool whatever its platform, accelerator, and dedicating taints are, and on no other pool.
 
-- Pools without a Node, where pools aren't objects (GKE, EKS, AKS), and taints that only Nodes would show: their own taints
-  needn't be tolerated, unless the provider adds the taint by itself. Nor can a GPU machine without a taint be told from
-  others on EKS, where no label says so. But every Node has the labels of its platform, so a foreign platform is wrong.
-- Machines of a foreign platform or with an accelerator that the Pod could run on without spotgate, as its own constraints
-  demand the provider's spot label: "nothing that is there is narrowed".
-- Pods with `spot-preferred`: machines that aren't spot and of a foreign platform may be excluded.
+Admission may go either way (`Verdict.EITHER`) where spotgate can't know better, or users can't agree:
 
-`spot-preferred` Pods should run on the same spot nodes, and keep all other Nodes. Injected tolerations open no other
-Node, except accelerators that the Pod requests and platforms that it selects. The preference gains exactly on the spot
-nodes that should run the Pod, as far as it can run on the others.
+- Nodes with a taint that no object and no Node shows: of pools at zero on GKE, EKS, and AKS, and taints of Nodes that the
+  pool's object doesn't declare. Taints that providers set by themselves don't count as hidden.
+- GPU machines of pools at zero on EKS, which have no label to exclude them by. Foreign platforms aren't excused: each Node
+  has the labels of its platform.
+- Machines of the wrong kind, if the Pod itself demands the provider's spot label, and either could run there without
+  spotgate or was only kept off by a hidden taint.
+- Machines of the wrong kind that have a label of the team's that the Pod demands, if no other Node should run the Pod.
+- Machines of a platform that some terms of the Pod select and others don't.
+- Machines of a Karpenter NodePool that lists several architectures: its owner leaves the choice to Karpenter.
+- Nodes of EKS groups at zero in a cluster with spot NodePools of Karpenter, if no spot Node of EKS is up.
+- Machines with a taint that spotgate never tolerates, if the Pod tolerates it.
+- A named pool with a taint for an accelerator that the Pod doesn't request.
+
+`spot-preferred` Pods should run on the same spot nodes, and keep the other Nodes, except machines of the wrong kind.
+Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on a Node that shouldn't run it,
+admission makes it prefer all that should, and no other.
 
 If no Node should run the Pod, admission may leave it unchanged with a finding.
 """
@@ -45,27 +49,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.placement_oracle import scheduler
-from tests.placement_oracle.clusters import (
+from tests.placement_oracle.providers import (
     ACCELERATOR_TAINTS,
+    ACCELERATORS,
+    ARCH,
     AUTOMATIC,
     FORBIDDEN_TAINTS,
     GPU,
     GPU_CLASS,
     NETWORK_CLASS,
-    NEURON,
     PLATFORM_TAINTS,
     POOL_LABELS,
     SPOT_LABELS,
-    TPU,
+    SYSTEM,
+    TIER,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.placement_oracle.clusters import Cluster, Machine
 
 JSON = dict[str, Any]
 
-ARCH, SYSTEM = "kubernetes.io/arch", "kubernetes.io/os"
-PLATFORM: Final = {ARCH: "amd64", SYSTEM: "linux"}
+ON_DEMAND, PLATFORM, ACCELERATOR = "on-demand", "foreign platform", "accelerator that isn't requested"
+USUAL: Final = {ARCH: "amd64", SYSTEM: "linux"}
 WORDS: Final = re.compile(r"spot|preemptible|interruptible|interruptable|evictable", re.IGNORECASE)
 CLAIMS: Final = {"gpu": {GPU_CLASS}, "network": {NETWORK_CLASS}, "unknown": set()}
 
@@ -80,14 +88,13 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong answer: its kind, the Node, and the reason that the judge gives."""
+    """A wrong answer about a Node, and its kind."""
 
     kind: str
-    machine: Machine | None = None
-    because: str = ""
+    machine: Machine
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.machine.node['metadata']['name']}, {self.because}" if self.machine else self.kind
+        return f"{self.machine.name}: {self.kind}"
 
 
 class Judge:
@@ -101,11 +108,17 @@ class Judge:
 
     def can_run(self, pod: JSON, machine: Machine) -> bool:
         """Return whether the scheduler may bind this version of the Pod to the Node."""
-        return scheduler.can_run(pod, machine.node) and self._devices_fit(machine)
+        return scheduler.can_run(pod, machine.node) and self._is_enough(machine)
 
-    def _devices_fit(self, machine: Machine) -> bool:
-        fraction = "gpu-fraction" in self.pod["metadata"].get("annotations", {})  # KAI scheduler
-        return self._claimed <= machine.devices and (not fraction or machine.accelerator == GPU)
+    def _is_enough(self, machine: Machine) -> bool:
+        """Return whether the Node's resources and devices are enough for the Pod."""
+        devices = self._claimed <= machine.devices and (not self._fraction or machine.accelerator == GPU)
+        return devices and scheduler.fits(self.pod, machine.node)
+
+    @cached_property
+    def _fraction(self) -> bool:
+        """Whether the Pod asks KAI, in an annotation, for a part of a GPU."""
+        return "gpu-fraction" in self.pod["metadata"].get("annotations", {})
 
     @cached_property
     def _claimed(self) -> set[str]:
@@ -116,78 +129,103 @@ class Judge:
     def _requested(self) -> set[str]:
         """The accelerators that the Pod requests."""
         names = scheduler.requests_of(self.pod)
-        gpus = any(name.startswith("nvidia.com/") for name in names) or GPU_CLASS in self._claimed
-        gpus = gpus or "gpu-fraction" in self.pod["metadata"].get("annotations", {})
-        return {*({GPU} if gpus else ()), *names} & {GPU, TPU, NEURON}
+        gpus = self._fraction or GPU_CLASS in self._claimed or any(name.startswith("nvidia.com/") for name in names)
+        return {*({GPU} if gpus else ()), *names} & set(ACCELERATORS.values())
 
     @cached_property
     def _unknown_claim(self) -> bool:
         return any(c["resourceClaimTemplateName"] == "unknown" for c in self.pod["spec"].get("resourceClaims", ()))
 
-    def _demands(self, keys: set[str], machine: Machine) -> bool:
-        """Return whether nodeSelector or each term that admits the Node demands one of these labels."""
-        terms = [term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node)]
-        listed = [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
-        return bool(keys & self.pod["spec"].get("nodeSelector", {}).keys()) or (
-            bool(listed) and all(keys & demanded for demanded in listed)
-        )
+    def _admitting(self, machine: Machine) -> list[set[str]]:
+        """Return the keys that each term demands that admits the Node."""
+        terms = (term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node))
+        return [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
+
+    def _demands(self, key: str, machine: Machine) -> bool:
+        """Return whether nodeSelector, or each term that admits the Node, demands this label."""
+        demanded = self._admitting(machine)
+        return key in self.pod["spec"].get("nodeSelector", {}) or bool(demanded and all(key in d for d in demanded))
+
+    def _demands_spot(self, machine: Machine) -> bool:
+        return any(self._demands(key, machine) for key in SPOT_LABELS[machine.provider])
+
+    def _selects(self, key: str, machine: Machine) -> bool:
+        """Return whether the Pod selects the platform of a Node that it admits."""
+        if key == SYSTEM and "os" in self.pod["spec"]:
+            return bool(self.pod["spec"]["os"]["name"] == machine.labels[SYSTEM])
+        return key in self.pod["spec"].get("nodeSelector", {}) or any(key in d for d in self._admitting(machine))
+
+    def _selects_sometimes(self, key: str) -> bool:
+        """Return whether some terms select the platform, and others don't."""
+        listed = [
+            any(need["key"] == key for need in term["matchExpressions"]) for term in scheduler.terms_of(self.pod) or ()
+        ]
+        return key not in self.pod["spec"].get("nodeSelector", {}) and any(listed) and not all(listed)
 
     def _names(self, machine: Machine) -> bool:
         if self.named is not None:
-            return machine.pool == self.named
-        return self._demands({POOL_LABELS[machine.provider]}, machine)
-
-    def _selects(self, key: str, machine: Machine) -> bool:
-        """Return whether the Pod selects the platform of the Node."""
-        if key == SYSTEM and "os" in self.pod["spec"]:
-            return bool(self.pod["spec"]["os"]["name"] == machine.labels[SYSTEM])
-        return self._demands({key}, machine)
+            return bool(machine.pool == self.named)
+        return self._demands(POOL_LABELS[machine.provider], machine)
 
     def should_run(self, machine: Machine) -> tuple[Verdict, str]:
-        """Return whether the Node should run the Pod, and why not."""
-        no = Verdict.NO
-        if not machine.spot:
-            return no, "it isn't spot"
-        if self.named not in {None, machine.pool}:
-            return no, "it is in another pool than the annotation names"
-        if not (
-            scheduler.selects(self.pod, machine.node)
-            and scheduler.fits(self.pod, machine.node)
-            and self._devices_fit(machine)
-        ):
-            return no, "the Pod can't run there"
-        if forbidden := next((taint for taint in machine.taints if taint in FORBIDDEN_TAINTS), None):
-            return no, f"{forbidden['key']} must never be tolerated"
-        if not self._names(machine) and (because := self._foreign(machine)):
-            mine = self._demands({SPOT_LABELS.get(machine.provider, ("",))[0]}, machine) and self.can_run(
-                self.pod, machine
-            )
-            indistinct = machine.provider == "eks" and not machine.shown and because.startswith("it has a")
-            return (Verdict.EITHER if mine or indistinct else no), because
-        unknown = False
-        for taint in scheduler.repelled_by(self.pod, machine.node):
-            if not self._names(machine) and not self._may_tolerate(taint, machine):
-                return no, f"{taint['key']} dedicates it"
-            unknown = unknown or taint in machine.hidden
-        return (Verdict.EITHER, "its taint can't be seen") if unknown else (Verdict.YES, "")
+        """Return whether the Node should run the Pod, and if not, the kind of reason."""
+        repelling = scheduler.repelled_by(self.pod, machine.node)
+        foreign = "" if self._names(machine) else self._foreign(machine)
+        reasons = (
+            (not machine.spot, ON_DEMAND),
+            (self.named not in {None, machine.pool}, "not the pool that the annotation names"),
+            (not scheduler.selects(self.pod, machine.node) or not self._is_enough(machine), "impossible"),
+            (any(taint in FORBIDDEN_TAINTS for taint in repelling), "taint that must never be tolerated"),
+            (bool(foreign), foreign),
+            (not all(self._may_tolerate(taint, machine) for taint in repelling), "dedicated pool"),
+        )
+        because = next((reason for applies, reason in reasons if applies), "")
+        hidden = any(taint in machine.hidden for taint in repelling)
+        vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
+        same_pool = (other for other in self.cluster.machines if other.pool == machine.pool)
+        excuses = (
+            vague,
+            any(other.labels[ARCH] != machine.labels[ARCH] for other in same_pool),
+            self._demands_spot(machine) and (hidden or self.can_run(self.pod, machine)),
+            machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR,
+        )
+        if because and not (because == foreign and any(excuses)):
+            return Verdict.NO, because
+        guarded = any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
+        doubts = (
+            bool(because),
+            self._behind_karpenter(machine),
+            hidden,
+            vague,
+            guarded and not self._requests(machine),
+            any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
+        )
+        return (Verdict.EITHER if any(doubts) else Verdict.YES), because
+
+    def _behind_karpenter(self, machine: Machine) -> bool:
+        """Return whether the Node is of an invisible EKS group, and all visible spot capacity is Karpenter's."""
+        spot = {other.provider for other in self.cluster.machines if other.spot and other.shown}
+        return machine.provider == "eks" and not machine.shown and spot == {"karpenter"}
 
     def _foreign(self, machine: Machine) -> str:
-        """Return why the Node is of the wrong kind for the Pod, or an empty string."""
-        for key, usual in PLATFORM.items():
-            if machine.labels[key] != usual and not self._selects(key, machine):
-                return f"{machine.labels[key]} is a platform that the Pod doesn't select"
-        if machine.accelerator and not self._requested and not self._unknown_claim:
-            return f"it has a {machine.accelerator}, and the Pod requests none"
-        return ""
+        """Return why the machine is of the wrong kind for the Pod, or an empty string."""
+        if any(machine.labels[key] != usual and not self._selects(key, machine) for key, usual in USUAL.items()):
+            return PLATFORM
+        return ACCELERATOR if machine.accelerator and not self._requested and not self._unknown_claim else ""
+
+    def _requests(self, machine: Machine) -> bool:
+        """Return whether the Pod requests, or may request, the accelerator of the machine."""
+        return machine.accelerator in self._requested or self._unknown_claim
 
     def _may_tolerate(self, taint: JSON, machine: Machine) -> bool:
-        """Return whether a taint means spot, or reserves an accelerator or a platform for the Pod."""
-        if taint in AUTOMATIC or WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}"):
+        """Return whether a taint means spot, or dedicates the Node to Pods like this one."""
+        says_spot = WORDS.search(f"{taint['key'].rpartition('/')[2]} {taint.get('value', '')}")
+        if self._names(machine) or taint in AUTOMATIC or says_spot:
             return True
-        if key := PLATFORM_TAINTS.get((taint["key"], taint.get("value", ""))):
-            return self._selects(key, machine)
-        if accelerator := ACCELERATOR_TAINTS.get((taint["key"], taint.get("value", ""))):
-            return accelerator in self._requested or self._unknown_claim
+        if taint in ACCELERATOR_TAINTS[machine.provider].values():
+            return self._requests(machine)
+        if taint in PLATFORM_TAINTS.values():
+            return self._selects(ARCH if taint["key"] == ARCH else SYSTEM, machine)
         return taint in self._common
 
     @cached_property
@@ -197,57 +235,56 @@ class Judge:
         others: list[JSON] = []
         for machine in (machine for machine in self.cluster.machines if machine.shown):
             visible = [taint for taint in machine.taints if taint not in machine.hidden]
-            mixed = any(other.pool == machine.pool and not other.spot for other in self.cluster.machines)
-            if mixed:
+            if any(other.pool == machine.pool and not other.spot for other in self.cluster.machines):
                 others += visible
             else:
                 spot[machine.pool] = visible
         first, *rest = spot.values() or [[]]
         return [t for t in first if rest and all(t in taints for taints in rest) and t not in others]
 
-    def judge(self, after: JSON, findings: tuple[str, ...]) -> list[Wrong]:
-        """Return what is wrong with the Pod after admission."""
+    def judge(self, after: JSON, findings: tuple[str, ...], runs: Callable[[Machine], bool]) -> list[Wrong]:
+        """Return what is wrong with the Pod after admission, which runs on these Nodes."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
-        unchanged = all(self.pod["spec"].get(f) == after["spec"].get(f) for f in ("nodeSelector", "affinity"))
-        if not any(verdict is Verdict.YES for _, verdict, _ in verdicts) and unchanged and findings:
-            return []
-        wrong = [self._wrong(after, *one) for one in verdicts]
-        return [one for one in wrong if one is not None]
+        fields = ("nodeSelector", "affinity", "tolerations")
+        unchanged = all(self.pod["spec"].get(field) == after["spec"].get(field) for field in fields)
+        if not any(verdict is Verdict.YES for _, verdict, _ in verdicts):
+            if unchanged and findings:
+                return []
+            verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
+        confined = not any(runs(machine) for machine, verdict, _ in verdicts if verdict is Verdict.NO)
+        wrong = []
+        for machine, verdict, because in verdicts:
+            gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
+            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain or int(confined)):
+                wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
+        return wrong
 
-    def _wrong(self, after: JSON, machine: Machine, verdict: Verdict, because: str) -> Wrong | None:
-        runs, ran = self.can_run(after, machine), self.can_run(self.pod, machine)
-        gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-        if verdict is Verdict.YES and not runs:
-            return Wrong("visible pool unused" if machine.up else "lost pool at zero", machine, because)
+    def _chooses(self, machine: Machine, because: str) -> bool:
+        """Return whether the Pod demands a label that the team gave to a machine of the wrong kind."""
+        return because in {PLATFORM, ACCELERATOR} and self._demands(TIER, machine)
+
+    def _wrong(self, machine: Machine, verdict: Verdict, because: str, *, runs: bool, gain: int) -> str:
+        """Return the kind of a wrong answer about one Node, or an empty string if the answer is right.
+
+        ``gain``: how much more admission makes the Pod prefer the Node; 1 if no preference is needed.
+        """
+        yes, no, ran = verdict is Verdict.YES, verdict is Verdict.NO, self.can_run(self.pod, machine)
+        mistakes = [(yes and not runs, "unused: Nodes are up" if machine.up else "unused: pool at zero")]
         if self.preferred:
-            if verdict is Verdict.YES and gain <= 0:
-                return Wrong("no preference for spot", machine, because)
-            if verdict is Verdict.NO and runs and gain > 0:
-                return Wrong("preference for a wrong Node", machine, because)
-            if verdict is Verdict.NO and runs and not ran and not self._welcome(machine):
-                return Wrong(f"opened: {_kind(machine, because)}", machine, because)
-            if not machine.spot and ran and not runs and not self._foreign(machine):
-                return Wrong("on-demand Node lost", machine, because)
-            return None
-        if verdict is Verdict.NO and runs:
-            return Wrong(_kind(machine, because), machine, because)
-        return None
+            mistakes += [
+                (yes and gain <= 0, "not preferred: spot"),
+                (no and runs and gain > 0, f"preferred: {because}"),
+                (no and runs and not ran and not self._may_open(machine), f"opened: {because}"),
+                (not machine.spot and ran and not runs and not self._foreign(machine), f"closed: {because}"),
+            ]
+        else:
+            mistakes.append((no and runs, f"wide: {because}"))
+        return next((kind for applies, kind in mistakes if applies), "")
 
-    def _welcome(self, machine: Machine) -> bool:
-        """Return whether an on-demand Node repelled the Pod only by taints that it may tolerate."""
+    def _may_open(self, machine: Machine) -> bool:
+        """Return whether admission may remove what repels a `spot-preferred` Pod from a Node that needn't run it."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        return (
-            not machine.spot and not self._foreign(machine) and all(self._may_tolerate(t, machine) for t in repelling)
+        right = not machine.spot and not self._foreign(machine)
+        return any(taint in machine.hidden for taint in repelling) or (
+            right and all(self._may_tolerate(taint, machine) for taint in repelling)
         )
-
-
-def _kind(machine: Machine, because: str) -> str:
-    """Return the kind of a Node on which the Pod should not run."""
-    if not machine.spot:
-        return "on-demand"
-    unseen = "" if machine.shown else " (unseen pool)"
-    if "platform" in because:
-        return f"foreign platform{unseen}"
-    if "requests none" in because:
-        return f"accelerator for a Pod without{unseen}"
-    return f"{because.split(' ')[-1]}{unseen}" if "dedicates" not in because else f"dedicated pool{unseen}"

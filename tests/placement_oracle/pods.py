@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.placement_oracle.clusters import (
+from tests.placement_oracle.clusters import maybe
+from tests.placement_oracle.providers import (
     AKS_SPOT,
+    ARCH,
     DEDICATED_TAINTS,
     GPU,
+    MEMORY,
     MIG,
     NEURON,
     POOL_LABELS,
     SPOT_LABELS,
     SPOT_TAINTS,
+    SYSTEM,
+    TIER,
     TPU,
-    maybe,
+    ZONE,
+    taint,
 )
 from tests.placement_oracle.scheduler import REQUIRED
 
@@ -25,13 +31,12 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-ARCH, SYSTEM, ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
-
 ACCELERATORS: Final[tuple[JSON, ...]] = (
     *({} for _ in range(14)),
     *({"limits": {GPU: "1"}} for _ in range(4)),
     {"limits": {MIG: "2"}},
-    {"limits": {"nvidia.com/gpumem": "4096"}},
+    {"limits": {MEMORY: "4096"}},
+    {"init": {GPU: "1"}},
     {"limits": {TPU: "4"}},
     {"limits": {NEURON: "1"}},
     {"annotation": "gpu-fraction"},
@@ -45,11 +50,13 @@ ACCELERATORS: Final[tuple[JSON, ...]] = (
 def pod_of(random: Random, cluster: Cluster) -> JSON:
     """Return a random Pod for the cluster."""
     accelerator = random.choice(ACCELERATORS)
-    requests = {"cpu": random.choice(("500m", "4", "4", "20")), "memory": "1Gi"}
+    requests = {"cpu": random.choice(("500m", "2", "8")), "memory": "1Gi"}
     resources = {"requests": requests, **({"limits": accelerator["limits"]} if "limits" in accelerator else {})}
     metadata: JSON = {"name": "pod", "namespace": "team-a", "labels": {}, "annotations": {}}
     container: JSON = {"name": "main", "image": "registry.example.com/app:1", "resources": resources}
     spec: JSON = {"containers": [container], "nodeSelector": {}, "tolerations": []}
+    if "init" in accelerator:
+        spec["initContainers"] = [{**container, "name": "init", "resources": {"limits": accelerator["init"]}}]
     if "annotation" in accelerator:
         metadata["annotations"][accelerator["annotation"]] = "0.5"
     if claim := accelerator.get("claim"):
@@ -58,8 +65,8 @@ def pod_of(random: Random, cluster: Cluster) -> JSON:
     _platform(random, spec)
     _ask(random, cluster, metadata, spec)
     if maybe(random, 0.2):
-        taint = random.choice((*DEDICATED_TAINTS, *SPOT_TAINTS[:1], AKS_SPOT))
-        spec["tolerations"].append({**taint, "operator": "Equal" if "value" in taint else "Exists"})
+        tolerated = random.choice((*DEDICATED_TAINTS, SPOT_TAINTS[0], AKS_SPOT, taint(GPU)))
+        spec["tolerations"].append({**tolerated, "operator": "Equal" if "value" in tolerated else "Exists"})
     elif maybe(random, 0.05):
         spec["tolerations"].append({"operator": "Exists", "effect": "NoSchedule"})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {k: v for k, v in spec.items() if v}}
@@ -80,7 +87,8 @@ def _ask(random: Random, cluster: Cluster, metadata: JSON, spec: JSON) -> None:
     how = random.choice(("spot", "spot", "spot", "spot", "spot-preferred", "spot-preferred", "own", "terms", "name"))
     spot = [machine for machine in cluster.machines if machine.spot]
     only_spot = [m for m in spot if not any(o.pool == m.pool and not o.spot for o in cluster.machines)]
-    marks = [(key, [value]) for key, value in (SPOT_LABELS[p] for p in cluster.flavor.split("+") if p in SPOT_LABELS)]
+    providers = cluster.flavor.split("+")
+    marks = [(key, [value]) for provider in providers for key, value in SPOT_LABELS[provider].items()]
     names = [(POOL_LABELS[machine.provider], [machine.pool]) for machine in only_spot if machine.shown]
     if how == "name" and names:
         key, values = random.choice(names)
@@ -118,15 +126,13 @@ def _needs(random: Random, cluster: Cluster, count: int) -> list[JSON]:
     possible = [
         _need(ZONE, random.sample(zones, 2)),
         _need(ZONE, random.sample(zones, 1), "NotIn"),
-        _need("example.com/tier", ["a"]),
-        _need("example.com/tier", ["a"], "NotIn"),
-        _need("example.com/tier", [], random.choice(("Exists", "DoesNotExist"))),
+        _need(TIER, ["a"]),
+        _need(TIER, ["a"], "NotIn"),
+        _need(TIER, [], random.choice(("Exists", "DoesNotExist"))),
         _need(ARCH, ["amd64", "arm64"]),
         _need(ARCH, ["arm64"]),
         _need(POOL_LABELS[pool.provider], [pool.pool], "NotIn"),
     ]
     if "karpenter" in cluster.flavor:
-        possible.append(
-            _need("karpenter.k8s.aws/instance-cpu", [random.choice(("4", "32"))], random.choice(("Gt", "Lt")))
-        )
+        possible.append(_need("karpenter.k8s.aws/instance-cpu", ["8"], random.choice(("Gt", "Lt"))))
     return random.sample(possible, random.randint(1, count))

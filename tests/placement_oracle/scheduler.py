@@ -10,7 +10,6 @@ https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sha
 from __future__ import annotations
 
 import re
-from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +22,11 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 _QUANTITY: Final = re.compile(r"([0-9.]+)(m|[kMGT]?i?)")
-_DECIMAL: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_UNITS: Final = {**_DECIMAL, **_BINARY, "m": Fraction(1, 1000)}
+_UNITS: Final = {
+    "m": Fraction(1, 1000),
+    **{unit: Fraction(1000**power) for power, unit in enumerate(("", "k", "M", "G", "T"))},
+    **{unit: Fraction(1024**power) for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)},
+}
 
 
 def can_run(pod: JSON, node: JSON) -> bool:
@@ -117,22 +118,24 @@ def requests_of(pod: JSON) -> dict[str, Fraction]:
     spec = pod["spec"]
     total = _sum(map(_requests, spec["containers"]))
     for container in spec.get("initContainers") or ():
-        total |= Counter(_requests(container))  # the maximum of each resource
-    return dict(_sum((total, {name: _number(text) for name, text in (spec.get("overhead") or {}).items()})))
+        total |= {name: max(quantity, total.get(name, quantity)) for name, quantity in _requests(container).items()}
+    return _sum((total, _numbers(spec.get("overhead") or {})))
 
 
 def _requests(container: JSON) -> dict[str, Fraction]:
     resources = container.get("resources") or {}
-    merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: _number(text) for name, text in merged.items()}
+    return _numbers({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
-def _sum(parts: Iterable[Mapping[str, Fraction]]) -> Counter[str]:
-    total: Counter[str] = Counter()
+def _sum(parts: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
     for part in parts:
-        for name, quantity in part.items():
-            total[name] += quantity  # type: ignore[assignment]
+        total |= {name: total.get(name, Fraction()) + quantity for name, quantity in part.items()}
     return total
+
+
+def _numbers(quantities: Mapping[str, object]) -> dict[str, Fraction]:
+    return {name: _number(text) for name, text in quantities.items()}
 
 
 def _number(text: object) -> Fraction:

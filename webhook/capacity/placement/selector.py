@@ -111,18 +111,19 @@ def excluding(strays: tuple[Rejected, ...], chosen: tuple[SpotNodes, ...]) -> tu
     """Return requirements that exclude spot nodes that can't run a Pod, and admit the chosen ones.
 
     The first of these labels that distinguishes a stray is used: its architecture or operating system, an accelerator,
-    the name of its pool. Return None if there is no such label for a stray.
+    the name of its pool. Return None if there is no such label for a visible pool.
     """
     values: dict[str, set[str]] = {}
     for stray in strays:
-        nodes, name = stray.nodes, stray.nodes.provider.pool_name_label
-        if stray.foreign:
-            values.setdefault(stray.foreign, set()).add(nodes.only(stray.foreign))
+        nodes, name, platform = stray.nodes, stray.nodes.provider.pool_name_label, stray.foreign
+        pool = nodes.labels.get(name, "")
+        if platform and not any(other.may_be(_equals(platform, nodes.only(platform))) for other in chosen):
+            values.setdefault(platform, set()).add(nodes.only(platform))
         elif key := next((key for key in nodes.accelerators if not any(other.shows(key) for other in chosen)), ""):
             values[key] = set()
-        elif (pool := nodes.labels.get(name)) and not any(other.labels.get(name) == pool for other in chosen):
+        elif pool and not any(other.labels.get(name) == pool for other in chosen):
             values.setdefault(name, set()).add(pool)
-        else:
+        elif nodes.pool is not None:
             return None
     return tuple(
         Requirement(key, "NotIn" if excluded else "DoesNotExist", tuple(sorted(excluded)) or None)

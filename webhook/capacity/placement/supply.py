@@ -133,9 +133,10 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         required = (key for key, values in self.requirements.labels.items() if values.present)
         return sorted(filter(self.provider.gpu.labels.match, {*self.labels, *required}))
 
-    def repels(self, tolerations: Collection[Toleration]) -> bool:
-        """Return whether one of the taints repels a Pod with these tolerations."""
-        return any(not any(tolerates(toleration, taint) for toleration in tolerations) for taint in self.taints)
+    def repels(self, tolerations: Collection[Toleration], *, perhaps: bool = False) -> bool:
+        """Return whether one of the taints repels a Pod with these tolerations, or ``perhaps`` a spot taint."""
+        taints = (*self.taints, *self.marking) if perhaps else self.taints
+        return any(not any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):

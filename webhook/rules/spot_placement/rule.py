@@ -35,6 +35,7 @@ Source
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -60,7 +61,8 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.placement.feasible import Rejected
+    from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.schema import LabelSpec
     from webhook.capacity.view import ClusterView
@@ -164,44 +166,59 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         )
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
-        pod, trace, keeps = subject.pod, subject.trace, kept_fields(subject.pod)
-        wanted = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
+        pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
         confined, own = is_pinned(pod, target, supply, self.targeting.providers), pod.spec.tolerations or ()
-        # Only the injected tolerations open these nodes. Neither a selector nor a preference must admit the others.
-        strays = () if "tolerations" in keeps else tuple(stray for stray in target.strays if stray.nodes.repels(own))
-        others = tuple(stray for stray in target.strays if not stray.nodes.repels(own))
-        if not (confined or target.preferred):
-            strays = tuple(
-                stray for stray in (*strays, *others) if any(all(map(stray.nodes.may_be, needs)) for needs in wanted)
-            )
-        excluded = excluding(strays, target.nodes)
-        if target.preferred and excluded is not None:
-            others = tuple(stray for stray in others if stray.nodes.admitted((Term(excluded),), stray.nodes.absent))
-            wanted = tuple((*alternative, *(excluding(others, target.nodes) or ())) for alternative in wanted)
-        missing = _missing_selectors(pod, wanted, preferred=target.preferred) if wanted else ()
+        # Only the injected tolerations open these nodes: the Pod itself doesn't select them.
+        is_opened = [stray.nodes.repels(own, perhaps="tolerations" not in keeps) for stray in target.strays]
+        opened = (
+            tuple(compress(target.strays, is_opened)) if (confined or preferred) and "tolerations" not in keeps else ()
+        )
+        excluded = excluding(opened, target.nodes)
+        others = tuple(
+            stray
+            for stray, is_open in zip(target.strays, is_opened, strict=True)
+            if not (preferred and is_open) and stray.nodes.admitted((Term(excluded or ()),), stray.nodes.absent)
+        )
+        selected = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
+        wanted = tuple(filter(None, (_with_exclusions(selector, others, target.nodes) for selector in selected)))
+        missing = _missing_selectors(pod, wanted, preferred=preferred) if wanted else ()
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
             excluded = ()
-        elif excluded is None:
+        elif excluded is None or not (confined or (wanted and len(wanted) == len(selected))):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-        elif confined or (wanted and not (missing or target.preferred)):
+        elif confined or not (missing or preferred):
             trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
-        elif not wanted:
-            return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-        elif len(missing) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
+        elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        required = ((lacking,),) if (lacking := _missing(pod, excluded)) else ()
-        if selectors and not target.preferred:
-            required = (*((selectors,) if len(selectors) > 1 else _one_by_one(selectors[0])), *required)
+        required = _together(_missing(pod, excluded))
+        if selectors and not preferred:
+            required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target),
             required=required,
-            preferred=selectors if target.preferred else (),
+            preferred=selectors if preferred else (),
             because=target.because,
         )
+
+
+def _with_exclusions(
+    selector: tuple[Requirement, ...], strays: Iterable[Rejected], chosen: Iterable[SpotNodes]
+) -> tuple[Requirement, ...]:
+    """Return a selector with exclusions of the strays that it admits, or an empty tuple if they can't be excluded."""
+    admitted = tuple(stray for stray in strays if all(map(stray.nodes.may_be, selector)))
+    excluded = excluding(admitted, tuple(nodes for nodes in chosen if all(map(nodes.may_be, selector))))
+    return () if excluded is None else (*selector, *excluded)
+
+
+def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
+    """Return the requirements as items that must all hold: one for each nodeSelector entry, and one for the others."""
+    labels = tuple(need for need in requirements if findings.node_label([[need]]))
+    others = tuple(need for need in requirements if need not in labels)
+    return (*_one_by_one(labels), *(((others,),) if others else ()))
 
 
 def _one_by_one(requirements: Iterable[Requirement]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
