@@ -102,8 +102,8 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
             guards = filter(partial(self._opens, nodes), nodes.guards)
-            named = (*nodes.dedicated, *nodes.guards) if self.chooses(nodes) else guards
-            wanted |= dict.fromkeys(tolerations_for((*nodes.marking, *nodes.platform, *named)))
+            repelling = nodes.taints if self.chooses(nodes) else ()
+            wanted |= dict.fromkeys(tolerations_for((*nodes.marking, *nodes.platform, *guards, *repelling)))
         return tuple(wanted)
 
     def _opens(self, nodes: SpotNodes, guard: Taint) -> bool:
