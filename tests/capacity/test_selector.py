@@ -160,6 +160,7 @@ def stray(name: str, *taints: str, gpu: Gpu = Gpu.YES, **labels: str) -> Pool:
         ((stray("a", "nvidia.com/gpu=present:NoSchedule", accelerator="nvidia"),), ""),
         ((stray("a", "sku=gpu:NoSchedule"), stray("b", "team=x:NoExecute", gpu=Gpu.NO, arch="arm64")), ""),
         ((stray("a", "team=x:PreferNoSchedule"),), f"{AGENT_POOL} NotIn [a]"),
+        ((stray("a", "ebs.csi.aws.com/agent-not-ready:NoExecute"),), f"{AGENT_POOL} NotIn [a]"),  # it is temporary
         ((stray("a", arch="arm64", accelerator="nvidia"),), "kubernetes.io/arch NotIn [arm64]"),
         ((stray("a", gpu=Gpu.NO, os="windows"),), "kubernetes.io/os NotIn [windows]"),
         ((stray("a", accelerator="nvidia"),), f"{ACCELERATOR} DoesNotExist"),
@@ -167,6 +168,7 @@ def stray(name: str, *taints: str, gpu: Gpu = Gpu.YES, **labels: str) -> Pool:
         ((stray("a", accelerator="nvidia"), stray("b", gpu=Gpu.ANY, accelerator="none")), f"{AGENT_POOL} NotIn [a]"),
         ((stray("a"), stray("b", accelerator="nvidia"), stray("c")), f"{ACCELERATOR} DoesNotExist, {AGENT_POOL} NotIn [a, c]"),
         ((replace(stray("a"), labels={}),), None),
+        ((stray("cpu"),), None),  # a pool that can run the Pod has the same name
     ],
 )  # fmt: skip
 def test_a_taint_precedes_the_platform_an_accelerator_label_and_the_pool_name_to_exclude_nodes(

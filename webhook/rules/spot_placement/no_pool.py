@@ -17,7 +17,7 @@ from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
@@ -43,8 +43,8 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     for rejected in target.rejected:
         if rejected.dedicated is not None:
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
-    for nodes in _excluded_alone(pod, target, supply):
-        field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
+    for group in _excluded_alone(pod, target, supply):
+        field, demand = unmet_constraint(pod.spec, partial(_suit, group))
         if field:
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
@@ -91,8 +91,8 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
     return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
 
-def _suits(nodes: SpotNodes, term: Term) -> bool:
-    return nodes.admitted((term,), nodes.absent)
+def _suit(group: Sequence[SpotNodes], term: Term) -> bool:
+    return any(nodes.admitted((term,), nodes.absent) for nodes in group)
 
 
 def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
@@ -100,17 +100,21 @@ def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in (rejected.nodes for rejected in target.rejected):
-        by_label = any(term.demands(nodes.provider.pool_labels) and _suits(nodes, term) for term in terms)
+        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
 
 
-def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    """Yield the spot nodes that only the Pod's own constraints exclude, or all if these contradict each other."""
+def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[SpotNodes, ...]]:
+    """Yield the spot nodes that only the Pod's own constraints exclude: each pool, and all unseen nodes together.
+
+    If the constraints contradict each other, they exclude all pools.
+    """
     excluding_all = contradiction(pod.spec)
-    yield from (rejected.nodes for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
+    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
     names = {provider.name for provider in target.providers}
-    yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
+    if unseen := tuple(nodes for nodes in supply.unseen if nodes.provider.name in names):
+        yield unseen
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:

@@ -6,18 +6,20 @@ Intent
 Reads
     Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace;
     annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor``, and ``spotgate.dev/keep`` (node-selector,
-    tolerations); nodeSelector, required node affinity, tolerations, GPU requests, owner, schedulerName. The node pools
-    of the cluster.
+    tolerations); nodeSelector, required node affinity, tolerations, GPU requests, resource claims, volumes, owner,
+    schedulerName. The node pools of the cluster, and the objects that claims and volumes name.
 Writes
     ``spec.tolerations``: the narrowest toleration for each taint of the admitting spot pools that marks spot nodes or
     the Pod's platform (`capacity.placement.taints`), unless the Pod has a toleration that covers it. The rule tolerates
     the taint of an accelerator only if the Pod requests the accelerator, and the taint of a dedicated pool only if the
     Pod names the pool. It never tolerates a taint that the provider forbids to tolerate.
-    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label isn't enough: requirements
-    that only these pools meet (`capacity.placement.selector`), unless the Pod's own constraints already select them. If
-    pools of several providers have no common label, each term of the affinity becomes one term for each provider.
-    ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100), and a
-    required ``NotIn`` for pools of another platform that the injected tolerations would open.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label isn't enough: the label that
+    marks spot nodes, or else labels that only these pools have (`capacity.placement.selector`), unless the Pod's own
+    constraints already select spot. If pools of several providers have no common label, each term of the affinity
+    becomes one term for each provider. A required ``NotIn`` or ``DoesNotExist`` excludes other spot nodes that neither
+    the Pod's own constraints nor a taint keep off.
+    ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100). Only nodes
+    that the injected tolerations would open are excluded by a required one.
     Nothing, if no spot pool admits the Pod.
     With an on-demand floor (`webhook.rules.spot_placement.floor`): a required ``NotIn`` for a Pod that runs on demand;
     ``spec.schedulingGates`` and tolerations for a Pod that the controller assigns; a preference for on-demand nodes if
@@ -183,7 +185,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         elif excluded is None or not (confined or (wanted and len(wanted) == len(selected))):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
         elif confined or not (missing or preferred):
-            trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
+            trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
         elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
