@@ -258,9 +258,8 @@ class _Evaluation:
 
         If an UPDATE doesn't change a template, yield it only for policies that count its Pods.
         """
-        for template, subject in template_subjects(
-            self.subject, workload, self.context.view.references, recounting=bool(counting)
-        ):
+        named = self.context.view.references
+        for template, subject in template_subjects(self.subject, workload, named, recounting=bool(counting)):
             if isinstance(subject, Subject):
                 yield template, subject
             elif subject is None:

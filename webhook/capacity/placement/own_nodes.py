@@ -40,8 +40,9 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
     shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
     lasting = (taint for taint in shared if taint.effect in HARD_EFFECTS and not provider.is_forbidden(taint))
-    if pool.label_domains:  # The pool declares all labels, and all taints but those of starting nodes.
-        taints = (*pool.taints, *sorted(filter(says_spot, lasting), key=str))
+    # A pool that declares all labels also declares all taints, except those of starting nodes.
+    taints = (*pool.taints, *sorted(filter(says_spot, lasting) if pool.label_domains else lasting, key=str))
+    if pool.label_domains:
         return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints)
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
@@ -58,7 +59,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
         label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
         requirements=requirements,
         zones=zones,
-        taints=(*pool.taints, *sorted(lasting, key=str)),
+        taints=taints,
     )
 
 

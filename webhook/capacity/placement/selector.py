@@ -119,7 +119,9 @@ def excluding(strays: tuple[Rejected, ...], chosen: tuple[SpotNodes, ...]) -> tu
         pool = nodes.labels.get(name, "")
         if platform and not any(other.may_be(_equals(platform, nodes.only(platform))) for other in chosen):
             values.setdefault(platform, set()).add(nodes.only(platform))
-        elif key := next((key for key in nodes.accelerators if not any(other.shows(key) for other in chosen)), ""):
+        elif key := next(
+            (key for key in nodes.accelerators if not any(key in other.accelerators for other in chosen)), ""
+        ):
             values[key] = set()
         elif pool and not any(other.labels.get(name) == pool for other in chosen):
             values.setdefault(name, set()).add(pool)

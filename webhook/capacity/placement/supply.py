@@ -123,10 +123,6 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     platform: tuple[Taint, ...]
     marks: tuple[tuple[str, str], ...]
 
-    def shows(self, key: str) -> bool:
-        """Return whether nodes of the pool are known to have a label with this key."""
-        return key in self.labels or (self.pool is not None and key in (self.pool.label_keys or ()))
-
     @property
     def accelerators(self) -> list[str]:
         """Return the keys of labels that all these nodes have, and that only nodes with accelerators have."""
