@@ -103,6 +103,12 @@ def test_a_clique_has_labels_next_to_its_spec() -> None:
     assert pod.field("spec.nodeSelector") == "spec.template.cliques[0].spec.podSpec.nodeSelector"
 
 
+@pytest.mark.parametrize("wrong", [True, [{}], "x"])
+def test_a_value_of_the_wrong_type_above_the_spec_is_kept_for_the_pod_parser(wrong: Any) -> None:
+    (pod,) = pods_of("grove.io", "podcliquesets", {"template": {"cliques": [{"name": "decode", "spec": wrong}]}})
+    assert pod.value["spec"] == wrong
+
+
 def test_fields_that_knative_rejects_are_not_written() -> None:
     (pod,) = pods_of("serving.knative.dev", "services", {"template": {"spec": {"containers": [{}]}}})
     assert moved(pod, ("/spec/nodeSelector", {"a": "b"})) == []

@@ -69,7 +69,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Build the Pod at a place in the object ``root``. Return None if the place has no containers."""
         path, holder = place.path, place.value
         metadata, inherited = self._metadata(root, holder)
-        spec = member(holder, self.spec)
+        spec: Any = holder
+        for step in self.spec:  # stop at a value that can't have members
+            spec = spec.get(step) if isinstance(spec, dict) else spec
         if spec is not None and not isinstance(spec, dict):
             value = {"metadata": metadata, "spec": spec}
             return LaidOutPod(path, place.identity, value, self, {}, inherited, {})

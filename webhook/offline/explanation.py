@@ -208,7 +208,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explanations(judged: Judgements) -> Iterator[Explanation]:
     """Yield the explanation of each evaluated object."""
     for manifest, judgement in judged.objects:
-        if judgement.problem is None:
+        if judgement.problem is None or judgement.trace is not None:
             yield _explanation(manifest, judgement, judged)
 
 

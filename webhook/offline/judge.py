@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.field_paths import parse_pointer
+from webhook.base.text import frames_of
 from webhook.engine.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
@@ -53,7 +54,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         namespace: the object's namespace; empty for cluster-scoped objects.
         patch: the JSONPatch for the document as written.
-        problem: why the object can't be evaluated.
+        problem: why the object can't be evaluated, or not by all policies; then `fix` doesn't write the patch.
         trace: the trace, if the context requests one and the object can be evaluated.
     """
 
@@ -94,7 +95,13 @@ class Judge:
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
         """Evaluate one object. ``is_stored``: the cluster has it unchanged."""
         resource = self._kinds.resource(manifest)
-        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
+        try:
+            judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
+        except Exception as error:  # noqa: BLE001 - the other objects are judged
+            place = f"{type(error).__name__} at {frames_of(error)[-1]}"
+            return Judgement(
+                problem=manifest.problem((), f"can't be judged because of a bug in spotgate; report it: {place}")
+            )
         if judged.problem is None:
             nameless = _NAMELESS if resource is not None and not manifest.shown_name else None
             note = self._unknown_templates.finding(manifest, resource) if self._operation != "DELETE" else None
@@ -130,10 +137,12 @@ class Judge:
             return Judgement(problem=manifest.malformed(error))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
+        failure = next(iter((*mutation.failures, *decision.failures)), None)
         return Judgement(
             namespace=namespace,
-            findings=decision.findings,
+            findings=tuple(dict.fromkeys((*mutation.findings, *decision.findings))),
             patch=as_written(mutation.patch, manifest),
+            problem=manifest.problem((), f"{failure}; `fix` leaves the object as it is") if failure else None,
             trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
             else None,
@@ -156,7 +165,7 @@ class Judge:
             problem = manifest.problem(("apiVersion",), text)
             # Also report its other mistakes: a copied example usually has several.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
-            return replace(judged, problem=problem, patch=())
+            return replace(judged, problem=problem, patch=(), trace=None)
         if known := self._kinds.pools(manifest.kind):
             finding = Finding(
                 policy=ENGINE,

@@ -11,6 +11,7 @@ import msgspec
 
 from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
+from webhook.kube.filling import mapping
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
@@ -150,9 +151,9 @@ class Subject:
         complete_pod(pod)
         return pod
 
-    def holder(self, path: tuple[str | int, ...]) -> Any:
-        """Return the object's value at a path, which is the beginning of the pod template's path."""
-        return reduce(lambda value, step: value[step], path, cast("Any", self.object))
+    def holder(self, path: tuple[str | int, ...]) -> Mapping[str, Any]:
+        """Return the object's map at a path, which is the beginning of the pod template's path; empty for a list."""
+        return mapping(reduce(lambda value, step: value[step], path, cast("Any", self.object)))  # type: ignore[no-any-return]
 
     def field(self, text: str) -> str:
         """Convert a field path in the subject to a field path in the object of the request."""

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.builders import BUNDLE, cluster, decided, defaulted, review
+from tests.builders import BUNDLE, cluster, decided, defaulted, embedded, review
 from tests.cli.export.selection import WEBHOOKS, called
-from tests.engine.test_invariants_requests import embedded
 from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.providers.query import Query
 from webhook.registration.object_conditions import BUILT_IN

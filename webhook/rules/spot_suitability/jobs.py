@@ -32,8 +32,7 @@ LONG_SECONDS: Final = 60
 def job_violations(subject: Subject) -> Iterator[Violation]:
     """Yield the violations of the fields next to a pod template, in the ``spec`` of a Job or Deployment."""
     pod, template = subject.pod, subject.pod_template
-    spec = subject.holder(template.path[:-1]) if template is not None else None
-    if template is None or not isinstance(spec, dict) or not pod.spec.containers:
+    if template is None or not pod.spec.containers or not (spec := subject.holder(template.path[:-1])):
         return
     if pod.controller is not None and pod.controller.group_kind == _JOB:
         yield from _counted(subject, template, spec)
