@@ -76,9 +76,9 @@ class PodPlaceSpec(Model):
     gpus: RelativePath = Field(default="", validate_default=True)
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
     grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
-    """The field that sets the grace period, and its default, if it is another one."""
+    """The spec's field for the grace period and its default, if it isn't `terminationGracePeriodSeconds`."""
     elsewhere: Flag = False
-    """The Pods run in another namespace, so the labels of the object's don't count."""
+    """Whether the Pods run in another namespace. If so, the labels of the object's namespace don't count."""
     inherits: tuple[InheritedSpec, ...] = ()
     """Fields that all its Pods inherit, the most specific first."""
     written: tuple[NonEmpty, ...] | None = None
@@ -105,7 +105,7 @@ class WorkloadSpec(Model):
     pod_owner: PodOwnerSpec | None = None
     """Owner of the Pods. Default: the workload."""
     restart_policy: Literal["Never", "OnFailure"] | None = None
-    """The restartPolicy of Pods whose template has none, or `Always`."""
+    """The restartPolicy of Pods whose template has none or `Always`."""
 
     @model_validator(mode="after")
     def _has_pods(self) -> Self:

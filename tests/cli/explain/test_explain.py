@@ -68,7 +68,7 @@ def test_page_is_self_contained_and_has_reasons_patch_and_timeline(run: Run) -> 
     assert not {"script", "link", "img", "iframe"} & set(page.elements)
     assert not {"src", "href", "onload"} & {name for name, _ in page.attributes}
     assert "url(" not in html
-    assert "class checkpointing: a Job owns it, and it requests GPUs" in html
+    assert "class checkpointing: it runs to completion (restartPolicy: Never), and requests GPUs" in html
     assert "+ spec.template.spec.nodeSelector:\n    compute.coreweave.com/node-pool: gpu-spot</pre>" in html
     assert "prefers-color-scheme: dark" in html
 

@@ -25,7 +25,7 @@ JSON = dict[str, Any]
 KINDS = {(kind.group, kind.kind): kind for kind in BUNDLE.index.workloads.values()}
 CAPACITY = "spotgate.dev/capacity"
 RESERVED = "foo.coreweave.com/bar"
-SPEC = pod_spec(gpus=1, terminationGracePeriodSeconds=900, restartPolicy="Never")
+SPEC = pod_spec(gpus=1, terminationGracePeriodSeconds=900, timeoutSeconds=900, restartPolicy="Never")  # Knative's, too
 
 
 def state_of(provider: Provider) -> tuple[list[JSON], JSON]:

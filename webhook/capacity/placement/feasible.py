@@ -184,7 +184,8 @@ def feasible_nodes(
     answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
     rejected = tuple(refusal for _, refusal in answers if refusal is not None)
     keys = supply.given.union(*(provider.pool_labels for provider in in_play))
-    selects = bool(terms) and all(term.demands(keys) for term in terms)
+    listing = [{need.key for need in term.requirements if need.operator == "In"} for term in terms]
+    selects = bool(listing) and not any(map(keys.isdisjoint, listing))
     if selects and not (
         demands.labelled or any(not no and nodes.admitted(terms, supply.telling) for nodes, no in answers)
     ):

@@ -90,7 +90,6 @@ def view_of(
     nodes: list[NodeFacts] = []
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
     scaling: dict[tuple[str, str], Autoscaler] = {}
-    starts: dict[str, int] = {}
     listed = with_listed_pools(manifests, providers.values())
     for manifest in listed:
         if reader := readers.get((manifest.group, manifest.kind)):
@@ -107,9 +106,6 @@ def view_of(
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
             budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
-        elif (manifest.group, manifest.kind) == ("apps", "StatefulSet"):
-            start = mapping(manifest.value, "spec", "ordinals").get("start")
-            starts[f"{manifest.namespace or DEFAULT_NAMESPACE}/{manifest.name}"] = start if type(start) is int else 0
         elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
             scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
     joined, templates = join((*pools.values(), *sizes.values()))
@@ -125,7 +121,12 @@ def view_of(
         budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
         autoscalers=by_namespace(scaling),
         references=_references(listed),
-        ordinal_starts=starts,
+        ordinal_starts={
+            f"{manifest.namespace or DEFAULT_NAMESPACE}/{manifest.name}": start
+            for manifest in listed
+            if (manifest.group, manifest.kind) == ("apps", "StatefulSet")
+            and type(start := mapping(manifest.value, "spec", "ordinals").get("start", 0)) is int
+        },
     )
 
 
