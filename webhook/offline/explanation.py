@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
-from webhook.capacity.placement.supply import can_be_spot, marks_of
+from webhook.capacity.placement.supply import can_be_spot
 from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
@@ -111,7 +111,7 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", ", ".join(labels) or "none", source(reader.labels))
     spot_taints = (str(spec.taint) for spec in provider.spot_node_taints if spec.declared_pools)
-    spot_labels = (f"{key}={text}" for key, text in marks_of(provider, pool))
+    spot_labels = (f"{key}={text}" for key, text in provider.marks_of(pool))
     if can_be_spot(pool, provider) and (added := ", ".join((*spot_taints, *spot_labels))):
         origin = f"of every {provider.title} spot node" if pool.marked else source(reader.own_spot_labels)
         yield PoolFact("spot nodes have", added, origin)

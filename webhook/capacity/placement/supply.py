@@ -290,26 +290,17 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
     In a pool of both capacity types, this requires a label on its spot nodes.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(marks_of(provider, pool)))
-
-
-def marks_of(provider: Provider, pool: Pool) -> tuple[tuple[str, str], ...]:
-    """Return the labels that distinguish spot nodes from other nodes of the same pool."""
-    if not pool.marked:
-        return pool.own_marks
-    labels, own = provider.spot_node_labels, pool.labels
-    instead = tuple((label.key, label.value) for label in labels if label.instead and own.get(label.key) == label.value)
-    return instead or tuple((label.key, label.value) for label in labels if not label.instead)
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.marks_of(pool)))
 
 
 def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = marks_of(provider, pool)
+    marks = provider.marks_of(pool)
     labels = {**pool.labels, **dict(marks)}
     own = (
         *filter(toleration_for, pool.taints),
         *(spec.taint for spec in provider.spot_node_taints if spec.declared_pools),
     )
-    taints = dict.fromkeys((*own, *provider.spot_taints, *_automatic_taints(provider, pool, labels)))
+    taints = dict.fromkeys((*own, *provider.spot_taints, *provider.automatic_taints(pool, labels)))
     meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
     def meaning(*wanted: TaintMeaning) -> tuple[Taint, ...]:
@@ -334,23 +325,6 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         platform=platform,
         marks=marks,
     )
-
-
-def _automatic_taints(provider: Provider, pool: Pool, labels: Mapping[str, str]) -> Iterator[Taint]:
-    """Yield the taints that the provider adds to nodes for their platform or their accelerators.
-
-    Visible Nodes show all their taints. Nodes of an invisible pool may have accelerators.
-    """
-    if pool.kind == NODE_GROUP:
-        return
-    guards = provider.automatic_gpu_taints if pool.gpu is Gpu.YES or not pool.kind else ()
-    machines, keys = pool.instance_type.casefold(), {taint.key for taint in pool.taints}
-    fitting = (
-        spec for spec in guards if not (pool.kind and spec.instance_types) or spec.instance_types.match(machines)
-    )
-    for taint in (*(() if pool.bare else provider.platform_taints_of(labels)), *(spec.taint for spec in fitting)):
-        if taint.key not in keys:
-            yield taint
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import Machines
+from webhook.capacity.providers.nodes import KIND as NODE_GROUP
+from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
@@ -15,7 +17,7 @@ from webhook.capacity.providers.taints import is_passing, platform_of
 from webhook.kube.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Taint
@@ -98,6 +100,31 @@ class Provider(CapacityProviderSpec):
         """Return the platform taints that the provider itself adds to nodes with these labels."""
         taints = (spec.taint for spec in self.platform_taints)
         return tuple(taint for taint in taints if (name := platform_of(taint)) and labels.get(name[0]) == name[1])
+
+    def automatic_taints(self, pool: Pool, labels: Mapping[str, str]) -> Iterator[Taint]:
+        """Yield the taints that the provider adds to a pool's nodes for their platform or their accelerators.
+
+        Visible Nodes show all their taints. Nodes of an invisible pool, which has no kind, may have accelerators.
+        """
+        if pool.kind == NODE_GROUP:
+            return
+        guards = self.automatic_gpu_taints if pool.gpu is Gpu.YES or not pool.kind else ()
+        machines, keys = pool.instance_type.casefold(), {taint.key for taint in pool.taints}
+        for taint in () if pool.bare else self.platform_taints_of(labels):
+            if taint.key not in keys:
+                yield taint
+        for spec in guards:
+            fits = not (pool.kind and spec.instance_types) or spec.instance_types.match(machines)
+            if fits and spec.key not in keys:
+                yield spec.taint
+
+    def marks_of(self, pool: Pool) -> tuple[tuple[str, str], ...]:
+        """Return the labels that distinguish spot nodes from other nodes of the same pool."""
+        if not pool.marked:
+            return pool.own_marks
+        labels = [label for label in self.spot_node_labels if label.instead]
+        instead = tuple((label.key, label.value) for label in labels if pool.labels.get(label.key) == label.value)
+        return instead or tuple((label.key, label.value) for label in self.spot_node_labels if not label.instead)
 
     def guards_accelerator(self, taint: Taint) -> bool:
         """Return whether a taint repels Pods that request no accelerator."""
