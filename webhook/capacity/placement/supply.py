@@ -17,8 +17,7 @@ from webhook.base.globs import is_glob
 from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
-from webhook.capacity.providers.nodes import KIND as NODE_GROUP
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, classify
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import LabelValues, Requirements
 from webhook.kube.containers import is_zero
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
-
-KIND: Final = "node group"
-"""The kind of a pool that is inferred from Nodes."""
 
 _SHARED: Final = 16_384
 """Cached labels, sets of taints, and kinds of Nodes: thousands of Nodes have the same thirty labels."""
@@ -214,7 +211,7 @@ def _pool_of(kinds: Collection[NodeKind]) -> Pool:
     gpus = {kind.gpu for kind in kinds}
     return Pool(
         provider=first.provider,
-        kind=KIND,
+        kind=NODE_GROUP,
         name=first.pool,
         pool_name=first.pool,
         capacity=_CAPACITIES[first.spot],

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from webhook.capacity.providers.requirements import LabelValues, Requirements  # noqa: TC001 - msgspec reads the annotations
+
+NODE_GROUP: Final = "node group"
+"""The kind of a pool that is inferred from Nodes."""
 
 
 class CapacityType(StrEnum):

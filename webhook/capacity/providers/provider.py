@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import Machines
-from webhook.capacity.providers.nodes import KIND as NODE_GROUP
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.pool import NODE_GROUP, Gpu
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
