@@ -61,6 +61,10 @@ class Term(msgspec.Struct, frozen=True):
         """Return whether the term requires nodes to have a label with one of these keys."""
         return any(requirement.key in keys and requirement.operator in _POSITIVE for requirement in self.requirements)
 
+    def lists(self, keys: Collection[str]) -> bool:
+        """Return whether the term lists values of a label with one of these keys."""
+        return any(requirement.key in keys and requirement.operator == "In" for requirement in self.requirements)
+
 
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the ORed terms of a Pod's nodeSelector and required node affinity.

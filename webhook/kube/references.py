@@ -122,7 +122,8 @@ def with_runtime_class(pod: dict[str, Any], references: Mapping[str, Reference])
     """Return a Pod with the constraints and the overhead of its RuntimeClass, which the API server merges into it."""
     spec = mapping(pod, "spec")
     runtime = references.get(key_of("RuntimeClass", "", str(spec.get("runtimeClassName"))))
-    if runtime is None:
+    readable = isinstance(spec.get("nodeSelector"), dict | None) and isinstance(spec.get("tolerations"), list | None)
+    if runtime is None or not readable:
         return pod
     own, added = items_of(spec, "tolerations"), msgspec.to_builtins(runtime.tolerations)
     merged = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.engine.index import Index
+    from webhook.kube.references import Reference
     from webhook.model.patch import Operation
     from webhook.model.review import UserInfo
     from webhook.offline.kinds import ResourceKinds
@@ -117,9 +119,7 @@ class Judge:
         namespace = self._namespace(manifest)
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace)
-        value = defaulted(manifest, namespace)
-        if (manifest.group, manifest.kind) == ("", "Pod"):
-            value = with_runtime_class(value, self._mutate.view.references)
+        value = defaulted(manifest, namespace, self._mutate.view.references)
         before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)
@@ -272,8 +272,10 @@ def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
-    """Return the object as the API server sends it to a webhook."""
+def defaulted(
+    manifest: Manifest, namespace: str, references: Mapping[str, Reference] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the object as the API server sends it to a webhook, with the RuntimeClass of a Pod if it is known."""
     encoded = _raw(manifest.value)
     value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
@@ -284,6 +286,7 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
         complete_pod(value)
+        value = with_runtime_class(value, references)
     default_workload(manifest.group, manifest.kind, value)
     default_object(manifest.group, manifest.kind, value)
     return value

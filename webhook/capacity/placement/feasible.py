@@ -76,7 +76,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return False
         if self.named is not None:
             return nodes.pool.is_named(self.named)
-        return bool(self.terms) and all(term.demands(nodes.provider.pool_labels) for term in self.terms)
+        return bool(self.terms) and all(term.lists(nodes.provider.pool_labels) for term in self.terms)
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
@@ -184,8 +184,7 @@ def feasible_nodes(
     answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
     rejected = tuple(refusal for _, refusal in answers if refusal is not None)
     keys = supply.given.union(*(provider.pool_labels for provider in in_play))
-    listing = [{need.key for need in term.requirements if need.operator == "In"} for term in terms]
-    selects = bool(listing) and not any(map(keys.isdisjoint, listing))
+    selects = bool(terms) and all(term.lists(keys) for term in terms)
     if selects and not (
         demands.labelled or any(not no and nodes.admitted(terms, supply.telling) for nodes, no in answers)
     ):
@@ -208,7 +207,7 @@ def feasible_nodes(
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
     """Return whether the Pod's own constraints demand a label that distinguishes spot, and admit only these nodes."""
     return (
-        all(term.demands(supply.telling) for term in terms)
+        all(term.lists(supply.telling) or term.demands(supply.telling - supply.names) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
         and all(spot in nodes or not spot.admitted(terms, supply.telling) for spot in supply.spot)
         and all(

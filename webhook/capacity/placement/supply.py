@@ -149,6 +149,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         other: the non-spot nodes of all pools that aren't spot only.
         given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
         telling: the keys that distinguish spot from other capacity. A node that isn't known to have the label lacks it.
+        names: the keys of the labels that name a node's pool; each node has such a label.
         taints: the taints that only spot nodes have, each with the name of its provider.
     """
 
@@ -162,6 +163,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     other: tuple[Nodes, ...]
     given: frozenset[str]
     telling: frozenset[str]
+    names: frozenset[str]
     taints: tuple[tuple[Taint, str], ...]
 
 
@@ -223,6 +225,7 @@ def _supply(
         ),
         other=other,
         given=given,
+        names=frozenset().union(*(provider.pool_labels for provider in providers.values())),
         telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
         taints=(*((taint, name) for name, provider in providers.items() for taint in provider.spot_taints), *shown),
     )

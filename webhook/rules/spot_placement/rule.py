@@ -135,8 +135,9 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         supply = supply_of(view, self.targeting.providers)
         if supply.assumed:
             trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
-        for rejected in target.rejected:
-            trace.say("%s: %s", rejected.nodes.pool, rejected.because)
+        for rejected in dict.fromkeys((*target.rejected, *target.strays)):
+            where = rejected.nodes.pool or f"pools of {rejected.nodes.provider.title} without Nodes"
+            trace.say("%s: %s", where, rejected.because)
         case = floor_case(subject, target, supply, context, self.targeting.providers)
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
