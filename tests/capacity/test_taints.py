@@ -262,8 +262,8 @@ def test_taints_that_GKE_adds_to_a_pool_count_as_its_taints(machine: str, pod: P
         ("eks", ("unknown.large",), ""),
         ("aks", ("Standard_D4ps_v5", "Standard_B2pls_v2", "Standard_E4pds_v6"), "arm64"),
         ("aks", ("Standard_D4s_v5", "Standard_NP10s", "Standard_NC24ads_A100_v4"), "amd64"),
-        ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2"), "arm64"),
-        ("gke", ("t2d-standard-1", "c4d-standard-4"), "amd64"),
+        ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2", "e4a-standard-8"), "arm64"),
+        ("gke", ("t2d-standard-1", "c4d-standard-4", "ek-standard-8"), "amd64"),
         ("cks", ("cd-gp-a192-genoa",), ""),  # no published list
     ],
 )

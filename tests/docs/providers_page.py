@@ -139,6 +139,7 @@ def node_pool_tables() -> str:
     kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
     rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
         ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
+        ("condition", lambda reader: _code(reader.when)),
         ("listed in", lambda reader: f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""),
         ("template of its machines", lambda reader: _code(reader.template.from_ if reader.template else None)),
         ("spot, on-demand", lambda reader: _of_machines(reader, _capacity)),
