@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
 ZONE, ARCH, OS = "topology.kubernetes.io/zone", "kubernetes.io/arch", "kubernetes.io/os"
+GKE_POOL, KARPENTER_POOL = "cloud.google.com/gke-nodepool", "karpenter.sh/nodepool"
+RESERVATION = "karpenter.k8s.aws/capacity-reservation"
 JSON = dict[str, Any]
 
 
@@ -85,6 +87,25 @@ def test_a_group_has_the_properties_that_all_of_its_nodes_share() -> None:
     assert spot.labels == {EKS_POOL: "spot", EKS_SPOT: "SPOT", ARCH: "amd64"}
     assert spot.zones == {"a", "b"}
     assert (str(spot), spot.unusable) == ("node group spot", "")
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity"),
+    [
+        ({EKS_POOL: "a", EKS_SPOT: "CAPACITY_BLOCK"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-flex-start": "true"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "flex-start"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "standard"}, CapacityType.ON_DEMAND),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "preemptible"}, CapacityType.SPOT),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-type": "capacity-block"}, CapacityType.LIMITED),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-type": "default"}, CapacityType.ON_DEMAND),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-interruptible": "true"}, CapacityType.SPOT),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-interruptible": "false"}, CapacityType.ON_DEMAND),
+    ],
+)
+def test_the_labels_of_a_node_tell_its_capacity(labels: dict[str, str], capacity: CapacityType) -> None:
+    (group,) = view_of_nodes([node_facts(labels, Node(), ALL.values())]).node_groups
+    assert group.capacity is capacity
 
 
 def test_files_and_an_API_server_give_the_same_groups(tmp_path: Path) -> None:

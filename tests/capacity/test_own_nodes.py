@@ -39,7 +39,7 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
     return with_pools(view_of_nodes(facts), pools)
 
 
-A, B = (cks_pool(name, instance_type="turin-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
+A, B = (cks_pool(name, instance_type="x1-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
 AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
 
 
@@ -54,10 +54,10 @@ AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
         (({CKS: "a", **AMD},), {ZONE: "z3"}, ["b"]),
         (({CKS: "a", "topology.kubernetes.io/region": "r1"},), {"topology.kubernetes.io/region": "r2"}, ["b"]),
         # Labels of Nodes override only labels that the provider document infers.
-        ((), {TYPE: "turin-gp"}, ["a", "b"]),
+        ((), {TYPE: "x1-gp"}, ["a", "b"]),
         ((), {TYPE: "H100_NVLINK_80GB"}, []),
         (({CKS: "a", TYPE: "H100_NVLINK_80GB"},), {TYPE: "H100_NVLINK_80GB"}, ["a"]),
-        (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "turin-gp"}), {TYPE: "x"}, ["a"]),
+        (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "x1-gp"}), {TYPE: "x"}, ["a"]),
         (({CKS: "b", "team": "old"},), {"team": "b"}, ["a", "b"]),
         # No Node has the label; one has it; a network label, which may differ on other nodes.
         (({CKS: "a"},), {"disk": "ssd"}, ["b"]),

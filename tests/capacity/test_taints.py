@@ -264,7 +264,7 @@ def test_taints_that_GKE_adds_to_a_pool_count_as_its_taints(machine: str, pod: P
         ("aks", ("Standard_D4s_v5", "Standard_NP10s", "Standard_NC24ads_A100_v4"), "amd64"),
         ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2", "e4a-standard-8"), "arm64"),
         ("gke", ("t2d-standard-1", "c4d-standard-4", "ek-standard-8"), "amd64"),
-        ("cks", ("cd-gp-a192-genoa",), ""),  # no published list
+        ("cks", ("cd-gp-a192-genoa", "gd-8xh100ib-i128"), "amd64"),
     ],
 )
 def test_the_architecture_of_instance_types(provider: str, types: tuple[str, ...], architecture: str) -> None:

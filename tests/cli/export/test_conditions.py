@@ -329,7 +329,7 @@ def test_a_change_of_a_field_that_another_provider_reads_is_sent() -> None:
 def test_provider_ids_of_shipped_machine_pools_are_not_sent() -> None:
     unasked = unasked_fields(BUNDLE.providers.values())
     machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
-    assert len(machine_pools) == 7
+    assert len(machine_pools) == 9
     for tree in machine_pools.values():
         spec = tree["spec"]
         assert isinstance(spec, dict)

@@ -102,9 +102,16 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
             guards = filter(partial(self._opens, nodes), nodes.guards)
+            marking = filter(partial(self._may_meet, nodes), nodes.marking)
             repelling = nodes.taints if self.chooses(nodes) else ()
-            wanted |= dict.fromkeys(tolerations_for((*nodes.marking, *nodes.platform, *guards, *repelling)))
+            wanted |= dict.fromkeys(tolerations_for((*marking, *nodes.platform, *guards, *repelling)))
         return tuple(wanted)
+
+    def _may_meet(self, nodes: SpotNodes, taint: Taint) -> bool:
+        """Return whether the nodes may have this spot taint: only nodes with an `instead` label have its taint."""
+        special = any(label.instead and label.key == taint.key for label in nodes.provider.spot_node_labels)
+        own = taint in nodes.taints or taint.key in dict(nodes.marks)
+        return not special or own or any(term.demands({taint.key}) for term in self.terms)
 
     def _opens(self, nodes: SpotNodes, guard: Taint) -> bool:
         """Return whether the Pod gets a toleration for a taint of an accelerator."""

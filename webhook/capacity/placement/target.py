@@ -147,7 +147,7 @@ def target_of(
     capacity_label = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which has its own rules for spot"
-        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
     wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
@@ -323,10 +323,10 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
     return Globs(schedulers), frozenset().union(*(provider.hands_off_selectors for provider in providers.values()))
 
 
-def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
+def _chosen(pod: Pod, key: str, view: ClusterView, providers: Mapping[str, Provider]) -> tuple[Pool, ...]:
     """Return the pools with spot nodes that a Pod selects by this label key."""
-    terms = terms_of(pod.spec)
-    pools, absent = view.pools or (), frozenset((key,))
+    terms, absent = terms_of(pod.spec), frozenset((key,))
+    pools = (*(view.pools or ()), *chain.from_iterable(provider.built_in_pools for provider in providers.values()))
     chosen = (with_used(pool, (*pools, *view.node_groups)) for pool in pools if pool.chosen_by == key)
     spot = (pool for pool in chosen if pool.capacity in _HAS_SPOT)
     return tuple(pool for pool in spot if any(term.admits(pool.labels, absent) is not Tristate.NO for term in terms))

@@ -63,6 +63,12 @@ class Provider(CapacityProviderSpec):
         return tuple(readers)
 
     @cached_property
+    def built_in_pools(self) -> tuple[Pool, ...]:
+        """Return the pools that exist without an object."""
+        objects = ((reader, name, spec) for reader in self.readers for name, spec in reader.built_in.items())
+        return tuple(reader.read({"metadata": {"name": name}, "spec": spec}) for reader, name, spec in objects)
+
+    @cached_property
     def machines(self) -> Machines:
         """Return the document's facts about machines."""
         return Machines(self)
