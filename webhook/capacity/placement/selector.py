@@ -26,9 +26,14 @@ _REMEMBERED: Final = 64
 
 @lru_cache(maxsize=_REMEMBERED)
 def select(
-    chosen: tuple[SpotNodes, ...], supply: Supply, labels: tuple[LabelSpec, ...], *, by_name: bool
+    chosen: tuple[SpotNodes, ...],
+    supply: Supply,
+    labels: tuple[LabelSpec, ...],
+    strays: tuple[Rejected, ...] = (),
+    *,
+    by_name: bool,
 ) -> tuple[tuple[Requirement, ...], ...]:
-    """Return alternative sets of ``In`` requirements that admit the chosen nodes and no on-demand nodes.
+    """Return alternative sets of requirements that admit the chosen nodes, and neither strays nor on-demand nodes.
 
     A node must meet all requirements of one alternative. There is an alternative for each label that marks spot nodes,
     and one for each provider that has no such label. Return an empty tuple if no label distinguishes the chosen nodes.
@@ -45,7 +50,17 @@ def select(
         (mark,) if mark else _listed(group, chosen, supply, labels, by_name=by_name)
         for (_, mark), group in sorted(groups.items(), key=lambda item: item[1][0].pool is None)
     ]
-    return tuple(alternatives) if all(alternatives) else ()
+    whole = [_without(strays, alternative, chosen) for alternative in alternatives]
+    return tuple(whole) if all(whole) else ()
+
+
+def _without(
+    strays: Iterable[Rejected], selector: tuple[Requirement, ...], chosen: Iterable[SpotNodes]
+) -> tuple[Requirement, ...]:
+    """Return a selector with exclusions of the strays that it admits, or an empty tuple if they can't be excluded."""
+    admitted = tuple(stray for stray in strays if all(map(stray.nodes.may_be, selector)))
+    excluded = excluding(admitted, tuple(nodes for nodes in chosen if all(map(nodes.may_be, selector))))
+    return (*selector, *excluded) if selector and excluded is not None else ()
 
 
 def _mark(nodes: SpotNodes, supply: Supply) -> Requirement | None:

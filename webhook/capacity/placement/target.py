@@ -159,11 +159,17 @@ def target_of(
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
     may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
-    meant = _Meaning(
-        with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None,
-        claimed_classes(pod.spec, namespace, view.references),
-        frozenset(resource for key, resource in _shares(providers).items() if key in pod.annotations),
-        tuple(bound_volumes(pod.spec, namespace, view.references)),
+    spec = pod.spec
+    plain = not (may_name or pod.annotations or spec.volumes or spec.resourceClaims)
+    meant = (
+        _PLAIN
+        if plain
+        else _Meaning(
+            with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None,
+            claimed_classes(pod.spec, namespace, view.references),
+            frozenset(resource for key, resource in _shares(providers).items() if key in pod.annotations),
+            tuple(bound_volumes(pod.spec, namespace, view.references)),
+        )
     )
     cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
@@ -205,6 +211,9 @@ class _Meaning(msgspec.Struct, frozen=True):
     classes: frozenset[str] | None
     shared: frozenset[str]
     volumes: tuple[tuple[str, tuple[Term, ...]], ...]
+
+
+_PLAIN: Final = _Meaning(None, frozenset(), frozenset(), ())
 
 
 @identity_cache(maxsize=_STATES)

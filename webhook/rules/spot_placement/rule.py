@@ -46,7 +46,7 @@ from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import Term, contradiction, terms_of
+from webhook.kube.affinity import Term, constrained, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.capacity.placement.feasible import Rejected
-    from webhook.capacity.placement.supply import SpotNodes, Supply
+    from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.schema import LabelSpec
     from webhook.capacity.view import ClusterView
@@ -169,21 +169,23 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
-        confined, own = is_pinned(pod, target, supply, self.targeting.providers), pod.spec.tolerations or ()
+        confined = constrained(pod.spec) and is_pinned(pod, target, supply, self.targeting.providers)
         opened: tuple[Rejected, ...] = ()
         if (confined or preferred) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
+            own = pod.spec.tolerations or ()
             opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
-        excluded = excluding(opened, target.nodes)
-        remaining = (Term(excluded or ()),)
-        others = [stray for stray in target.strays if stray.nodes.admitted(remaining, stray.nodes.absent)]
-        selected = select(target.nodes, supply, self.labels, by_name=NODE_POOL_ANNOTATION in pod.annotations)
-        wanted = tuple(filter(None, (_with_exclusions(selector, others, target.nodes) for selector in selected)))
+        excluded, others = excluding(opened, target.nodes), target.strays
+        if excluded:
+            left = (Term(excluded),)
+            others = tuple(stray for stray in others if stray.nodes.admitted(left, stray.nodes.absent))
+        by_name = NODE_POOL_ANNOTATION in pod.annotations
+        wanted = select(target.nodes, supply, self.labels, others, by_name=by_name)
         missing = _missing_selectors(pod, wanted, preferred=preferred) if wanted else ()
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
             excluded = ()
-        elif excluded is None or not (confined or (wanted and len(wanted) == len(selected))):
+        elif excluded is None or not (confined or wanted):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
         elif confined or not (missing or preferred):
             trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
@@ -200,15 +202,6 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             preferred=selectors if preferred else (),
             because=target.because,
         )
-
-
-def _with_exclusions(
-    selector: tuple[Requirement, ...], strays: Iterable[Rejected], chosen: Iterable[SpotNodes]
-) -> tuple[Requirement, ...]:
-    """Return a selector with exclusions of the strays that it admits, or an empty tuple if they can't be excluded."""
-    admitted = tuple(stray for stray in strays if all(map(stray.nodes.may_be, selector)))
-    excluded = excluding(admitted, tuple(nodes for nodes in chosen if all(map(nodes.may_be, selector))))
-    return () if excluded is None else (*selector, *excluded)
 
 
 def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
