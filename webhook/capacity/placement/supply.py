@@ -309,7 +309,8 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         return tuple(taint for taint, meant in meanings.items() if meant in wanted)
 
     platform, guards = meaning(TaintMeaning.PLATFORM), meaning(TaintMeaning.ACCELERATOR)
-    repelling = {*own, *platform, *(guards if pool.gpu is Gpu.YES else ())}.difference(meaning(TaintMeaning.PASSING))
+    passing = meaning(TaintMeaning.PASSING)
+    repelling = dict.fromkeys((*own, *platform, *(guards if pool.gpu is Gpu.YES else ())))
     labels = {**dict(filter(None, map(platform_of, platform))), **labels}
     return SpotNodes(
         provider=provider,
@@ -320,7 +321,7 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         requirements=pool.requirements or NO_REQUIREMENTS,
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
-        taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS),
+        taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS and taint not in passing),
         guards=guards,
         dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
         marking=meaning(TaintMeaning.SPOT),
