@@ -6,6 +6,7 @@ The supply is computed once for each state of the node pools. A decision only co
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -238,10 +239,11 @@ def _unseen(provider: Provider, pools: Iterable[Pool]) -> Iterator[Pool]:
     unseen = Pool(provider=provider.name, kind="", name="", capacity=CapacityType.SPOT, requirements=requirements)
     for platform in _PLATFORMS:
         yield replace(unseen, labels=platform)
-    for key in provider.gpu.labels.patterns:
+    guards: list[tuple[Taint, ...]] = [(spec.taint,) for spec in provider.automatic_gpu_taints] or [()]
+    for key, taints in product(provider.gpu.labels.patterns, guards):
         if not is_glob(key):
             having = requirements.narrowed({key: LabelValues(present=True)})
-            yield replace(unseen, labels=_PLATFORMS[0], requirements=having, gpu=Gpu.YES)
+            yield replace(unseen, labels=_PLATFORMS[0], requirements=having, gpu=Gpu.YES, taints=taints)
 
 
 def _spot_node_keys(

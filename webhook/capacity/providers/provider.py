@@ -113,7 +113,7 @@ class Provider(CapacityProviderSpec):
         """
         if pool.kind == NODE_GROUP:
             return
-        guards = self.automatic_gpu_taints if pool.gpu is Gpu.YES or not pool.kind else ()
+        guards = self.automatic_gpu_taints if (pool.gpu is Gpu.YES) is bool(pool.kind) else ()
         machines, keys = pool.instance_type.casefold(), {taint.key for taint in pool.taints}
         for taint in () if pool.bare else self.platform_taints_of(labels):
             if taint.key not in keys:
