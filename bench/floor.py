@@ -6,7 +6,6 @@ The checker of `tests.controlplane.floor.harness` counts violations. The exit co
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import signal
@@ -14,11 +13,10 @@ import sys
 import threading
 import time
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from bench.chaos.service import CuttableApiServer
 from bench.figures import Section, percentile
 from bench.run import show
 from tests.builders import deployment, labeled
@@ -28,6 +26,7 @@ from tests.controlplane.floor.harness import ANNOTATION, Checker, Controllers, c
 from tests.controlplane.harness.api import Api
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.populate import populate
+from tests.controlplane.harness.relay import Relay
 from tests.controlplane.harness.webhook import install_webhook
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 
@@ -99,35 +98,6 @@ class Binding(Checker):
             self._created.setdefault(uid, now)
             if thing["spec"].get("nodeName"):
                 self.seconds.setdefault(uid, now - self._created[uid])
-
-
-class Relay:
-    """A relay to the API server that runs on a thread and can cut its connections. Use it as a context manager."""
-
-    def __init__(self, url: str) -> None:
-        self._relay = CuttableApiServer(int(url.rpartition(":")[2]))
-        self._running = self._relay.running()
-        self._loop = asyncio.new_event_loop()
-
-    @property
-    def port(self) -> int:
-        """Return the port of the relay."""
-        return self._relay.port
-
-    def __enter__(self) -> Self:
-        self._loop.run_until_complete(self._running.__aenter__())
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._running.__aexit__(None, None, None))
-
-    def cut(self) -> None:
-        """Abort every connection."""
-        self._loop.call_soon_threadsafe(self._relay.cut)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.builders import node_pool
+from tests.builders import deployment, labeled, node_pool
 from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.populate import nodes_of
 from tests.controlplane.harness.webhook import MANIFESTS, NAMESPACE, SPOTGATE
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
+    from tests.controlplane.harness.webhook import Webhook
     from webhook.rehearse.controlplane.process import Process
 
 JSON = dict[str, Any]
@@ -38,6 +39,7 @@ COMPONENT = MANIFESTS / "components" / "on-demand-floor"
 LEASE = ("lease", "spotgate-on-demand-floor", f"--namespace={NAMESPACE}")
 ANNOTATION = "spotgate.dev/on-demand-floor"
 POOL = "compute.coreweave.com/node-pool"
+SPOT = {"spotgate.dev/capacity": "spot"}
 VISIBLE_SECONDS = 2.0
 ROOM = 12
 """Nodes of each CPU pool: enough room for all Pods."""
@@ -283,3 +285,21 @@ def need(floor: str, count: int) -> int:
     base = sum(int(part) for part in numbers if not part.endswith("%"))
     percent = sum(int(part[:-1]) for part in numbers if part.endswith("%"))
     return min(base, count) + math.ceil(percent * max(0, count - base) / 100)
+
+
+def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
+    """Return a Deployment on spot with a floor."""
+    return labeled(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
+
+
+def made_pod(thing: JSON) -> JSON:
+    """Return a Pod as the ReplicaSet controller creates it."""
+    template = thing["spec"]["template"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
+    metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def gates(webhook: Webhook, thing: JSON) -> bool:
+    """Return whether the webhook currently gates a Pod of this workload."""
+    return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]

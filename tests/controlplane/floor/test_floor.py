@@ -12,43 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, labeled, pod
+from tests.builders import pod
 from tests.controlplane.floor.events import Events
-from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, controllers, make_room
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, floored, gates
 from tests.controlplane.harness.pages import ROOT, Terminal, commands
-from tests.controlplane.harness.populate import populate
-from tests.controlplane.harness.webhook import NAMESPACE, install_webhook
+from tests.controlplane.harness.webhook import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
     from tests.controlplane.harness.webhook import Webhook
 
 JSON = dict[str, Any]
-
-SPOT = {"spotgate.dev/capacity": "spot"}
-
-
-@pytest.fixture(scope="module")
-def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
-    """Install spotgate on a cluster with room for all Pods."""
-    with start_cluster(binaries) as cluster:
-        populate(cluster.kubectl)
-        make_room(cluster.kubectl)
-        with install_webhook(cluster) as installed:
-            yield installed
-
-
-@pytest.fixture(scope="module")
-def running(webhook: Webhook) -> Iterator[Controllers]:
-    """Start two candidates, and yield them when the leader has renewed its Lease."""
-    with controllers(webhook.cluster) as candidates:
-        webhook.wait(lambda: gates(webhook, floored("probe", 1, "1")), "the webhook has seen a renewal")
-        yield candidates
 
 
 @pytest.fixture(scope="module")
@@ -56,36 +33,6 @@ def checker(webhook: Webhook, running: Controllers) -> Iterator[Checker]:
     del running
     with Checker(webhook.cluster) as watching:
         yield watching
-
-
-@pytest.fixture
-def team(webhook: Webhook, namespace: str) -> Kubectl:
-    """Return the administrator's kubectl in the namespace of this test."""
-    return replace(webhook.cluster.kubectl, namespace=namespace)
-
-
-@pytest.fixture
-def cluster(webhook: Webhook) -> Cluster:
-    """Return the cluster of this file to the shared fixtures."""
-    return webhook.cluster
-
-
-def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
-    """Return a Deployment on spot with a floor."""
-    return labeled(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
-
-
-def made_pod(thing: JSON) -> JSON:
-    """Return a Pod as the ReplicaSet controller creates it."""
-    template = thing["spec"]["template"]
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
-    metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-
-
-def gates(webhook: Webhook, thing: JSON) -> bool:
-    """Return whether the webhook currently gates a Pod of this workload."""
-    return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]
 
 
 def split(team: Kubectl, name: str) -> dict[str, int]:
