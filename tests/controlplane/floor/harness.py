@@ -88,7 +88,7 @@ class Controllers:
 @contextlib.contextmanager
 def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
     """Install the component without its Pods, and start two candidates that reach the API server through a port."""
-    for name in ("rbac.yaml", "admission.yaml"):
+    for name in ("rbac.yaml", "admission.yaml", "priority.yaml"):
         cluster.kubectl("apply", f"--filename={COMPONENT / name}")
     kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
     if port:
@@ -109,7 +109,7 @@ def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
     finally:
         running.kill()
         cluster.kubectl.run("delete", *LEASE)
-        for name in ("admission.yaml", "rbac.yaml"):
+        for name in ("priority.yaml", "admission.yaml", "rbac.yaml"):
             cluster.kubectl.run("delete", f"--filename={COMPONENT / name}", "--wait=false")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from tests.builders import pod
 from tests.controlplane.floor.events import Events
 from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, floored, gates
+from tests.controlplane.harness.api import Api
 from tests.controlplane.harness.pages import ROOT, Terminal, commands
 from tests.controlplane.harness.webhook import NAMESPACE
 
@@ -146,7 +148,7 @@ def test_a_stopping_leader_releases_the_lease(running: Controllers) -> None:
     leader.start()
 
 
-def test_the_webhook_stops_gating_while_a_pod_cannot_be_released(
+def test_a_pod_that_cannot_be_released_stops_no_other_pod(
     webhook: Webhook, team: Kubectl, running: Controllers
 ) -> None:
     name = f"no-{team.namespace}"
@@ -165,15 +167,39 @@ def test_the_webhook_stops_gating_while_a_pod_cannot_be_released(
     team.apply(denying, {**denying, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec})
     time.sleep(2)
     thing = floored("web", 1, "1")
+    leader = running.wait_for_leader()
     try:
-        assert gates(webhook, thing)
         team.apply(thing)
-        webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
+        with Api(webhook.cluster).namespace("other") as other:
+            elsewhere = replace(team, namespace=other)
+            webhook.wait(
+                lambda: running.metric(leader, "spotgate_floor_oldest_gate_seconds") > 12, "a Pod waits for long"
+            )
+            assert gates(webhook, thing)
+            elsewhere.apply(floored("web", 3, "1"))
+            elsewhere("rollout", "status", "deployment/web", "--timeout=60s")
+            assert split(elsewhere, "web") == {"on-demand": 1, "spot": 2}
+            elsewhere("delete", "deployment", "web", "--cascade=foreground")
     finally:
         team("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", name)
     team("rollout", "status", "deployment/web", "--timeout=60s")
-    running.wait_for_leader()
-    webhook.wait(lambda: gates(webhook, thing), "the webhook gates Pods again")
+    assert running.leader() is leader
+
+
+def test_the_lease_and_the_assignments_have_their_own_priority(webhook: Webhook, running: Controllers) -> None:
+    del running
+    controller = webhook.cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor")
+    kubectl = webhook.cluster.kubectl
+    names = {flow["metadata"]["uid"]: flow["metadata"]["name"] for flow in kubectl.get("flowschemas")["items"]}
+
+    def flow_of(*command: str) -> list[str]:
+        return [
+            names[uid]
+            for uid in re.findall(r"(?i)x-kubernetes-pf-flowschema-uid: (\S+)", controller.run(*command, "-v=8").stderr)
+        ]
+
+    assert set(flow_of("get", *LEASE)) == {"spotgate-on-demand-floor-lease"}
+    assert set(flow_of("get", "pods", "--all-namespaces")) == {"spotgate-on-demand-floor"}
 
 
 # Without controllers: keep these tests last
