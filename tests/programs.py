@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,6 @@ from webhook.rehearse.controlplane.binaries import KUBERNETES, BinariesError, fi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.version.removeprefix('v')}"
@@ -93,3 +94,9 @@ def _program(name: str) -> Path:
         return find_tools([name])[name]
     except BinariesError as error:
         raise without(error) from None
+
+
+def peak_mib(pid: int) -> float:
+    """Return the highest resident set size of a process so far."""
+    (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(peak) / 1024

@@ -108,9 +108,7 @@ def lead(server: Server, index: Index, *pods: FloorPod, seconds: float = 20) -> 
 def assign(server: Server, index: Index) -> list[list[str]]:
     """Return the paths of each PATCH, up to the first accepted one. A release has none."""
     lead(server, index, read(manifest()))
-    return [
-        [operation["path"] for operation in patch if patch is not RELEASE] for patch in map(_listed, server.patches)
-    ]
+    return [[operation["path"] for operation in patch] for patch in map(_listed, server.patches)]
 
 
 def _listed(patch: list[JSON] | JSON) -> list[JSON]:

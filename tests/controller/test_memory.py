@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.programs import peak_mib
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE
 
 if TYPE_CHECKING:
@@ -113,12 +113,6 @@ class ApiServer:
             await response.write(pod(name) if number == 0 else b"," + pod(name))
         await response.write(b"]}")
         return response
-
-
-def peak_mib(pid: int) -> float:
-    """Return the highest resident set size of a process so far."""
-    (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(peak) / 1024
 
 
 def limit_mib() -> float:

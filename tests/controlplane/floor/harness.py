@@ -139,10 +139,18 @@ class _Seen:
 
 @dataclass(slots=True)
 class Checker:
-    """A watcher of Pods and Nodes that records violations. Use it as a context manager."""
+    """A watcher of Pods and Nodes that records violations. Use it as a context manager.
+
+    Attributes:
+        ignored: a namespace whose Pods it ignores.
+        behind: for each assignment to spot during a shortfall, the seconds for which the shortfall had been visible. The
+            controller hadn't seen it yet. After more than `VISIBLE_SECONDS`, it is a violation.
+    """
 
     cluster: Cluster
+    ignored: str = ""
     violations: list[str] = field(default_factory=list)
+    behind: list[float] = field(default_factory=list)
     assigned: int = 0
     longest_gate: float = 0.0
     _pods: dict[str, _Seen] = field(default_factory=dict)
@@ -217,7 +225,7 @@ class Checker:
         self._take_nodes(int(metadata["resourceVersion"]))
         floor = metadata.get("annotations", {}).get(ANNOTATION)
         owner = next((ref for ref in metadata.get("ownerReferences", []) if ref.get("controller")), None)
-        if floor is None or owner is None or owner["kind"] != "ReplicaSet":
+        if floor is None or owner is None or owner["kind"] != "ReplicaSet" or metadata["namespace"] == self.ignored:
             return
         before = self._pods.pop(metadata["uid"], None)
         self._first_seen.setdefault(metadata["uid"], now)
@@ -255,6 +263,8 @@ class Checker:
             return
         settled, kept = self._counts(pod.owner)
         seconds = now - self._short_since.get(pod.owner, math.inf)
+        if seconds >= 0:
+            self.behind.append(seconds)
         if seconds > VISIBLE_SECONDS:
             what = f"{kept} of {settled + 1} on demand, floor {pod.floor}, for {seconds:.1f} s"
             self.violations.append(f"{metadata['name']}: {what}")

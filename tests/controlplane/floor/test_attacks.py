@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
-import json
-import ssl
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.controlplane.floor.events import patching
 from tests.controlplane.floor.harness import Checker, Controllers, floored, gates
-from tests.controlplane.harness.api import JSON_PATCH, Api, pods_in
+from tests.controlplane.harness.api import Api, pods_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
     from tests.controlplane.harness.relay import Relay
     from tests.controlplane.harness.webhook import Webhook
 
 FLOOR = "/metadata/annotations/spotgate.dev~1on-demand-floor"
-
-
-@contextlib.contextmanager
-def patching(cluster: Cluster, pods: list[str], path: str) -> Iterator[None]:
-    """Change an annotation of these Pods as often as possible, each on its own connection."""
-    ends = threading.Event()
-
-    def patch(pod: str) -> None:
-        credentials = cluster.credentials
-        tls = ssl.create_default_context(cafile=str(credentials.authority))
-        address = credentials.url.removeprefix("https://")
-        headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": JSON_PATCH}
-        with contextlib.closing(http.client.HTTPSConnection(address, timeout=30, context=tls)) as connection:
-            number = 0
-            while not ends.is_set():
-                number = number % 1000 + 1
-                change = {"op": "add", "path": path, "value": str(number)}
-                connection.request("PATCH", pod, json.dumps([change]), headers)
-                connection.getresponse().read()
-
-    threads = [threading.Thread(target=patch, args=(pod,)) for pod in pods]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for thread in threads:
-            thread.join()
 
 
 @pytest.mark.parametrize("path", ["/metadata/annotations/number", FLOOR], ids=["its Pods", "the floor of its Pods"])
