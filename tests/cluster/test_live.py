@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.answers import Answer, Lines
+from tests.answers import Answer, Lines, Silence
 from tests.builders import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
@@ -286,3 +286,26 @@ def test_pauses_double_up_to_a_maximum_with_jitter() -> None:
     for pause, middle in zip(pauses, [1, 2, 4, 8, 16, 30, 30, 30], strict=True):
         assert 0.5 * middle <= pause <= 1.5 * middle
     assert pauses != some(pace.pauses())
+
+
+async def test_a_copy_is_not_live_if_nothing_arrives_although_the_connection_stays_open() -> None:
+    pace = replace(HASTE, silence=0.05)
+    async with mirror_of(Script(listing("1"), Silence()), pace) as mirror:
+        await until(lambda: mirror.known)
+        assert mirror.live
+        await until(lambda: not mirror.live)
+        assert mirror.problem is None
+
+
+async def test_the_next_watch_follows_a_long_one_without_a_pause() -> None:
+    script = Script(listing("1"), *[lines(bookmark(str(version))) for version in range(2, 9)])
+    async with mirror_of(script, replace(HASTE, first=3600, steady=0)):
+        await until(lambda: script.asked[-1:] == ["watch from 8"])
+
+
+async def test_a_watch_that_ends_too_soon_is_followed_by_a_pause() -> None:
+    script = Script(listing("1"), lines(bookmark("2")), lines())
+    async with mirror_of(script, replace(HASTE, first=3600)):
+        await until(lambda: len(script.asked) == 2)
+        await asyncio.sleep(0.05)
+        assert script.asked == ["list", "watch from 1"]

@@ -155,6 +155,7 @@ class Mirror(Generic[T]):
             while line := await lines.readline(max_line_length=ANSWER_AT_MOST):
                 self.heard = monotonic()
                 self._take(line)
+            self.heard = monotonic()
 
     async def _list(self) -> bool:
         """List the objects. Return False if the cluster doesn't have the resource."""

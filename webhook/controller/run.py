@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.server.serve import Address
 
-_PACE: Final = Pace(most=4, watch=4, steady=3, silence=6)
+_PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
 """Gated Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch
 after 4 or 5 s. So a connection without data for 6 s hangs, and the leader no longer sees the cluster."""
 
