@@ -14,6 +14,7 @@ from tests.controller.test_ledger import ledger_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE
 from webhook.cluster.api import Api, ApiError
 from webhook.controller.leader import Leader
+from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import FloorPod, read_pod
 from webhook.engine.bundle import SHIPPED, load_bundle
@@ -98,8 +99,11 @@ def lead(server: Server, index: Index, *pods: FloorPod, seconds: float = 20) -> 
         metrics = ControllerMetrics(ledger, lambda: True)
         leader = Leader(cast("Api", server), index, lambda: VIEW, ledger, metrics)
         leading = asyncio.create_task(leader.lead(lambda: True))
+        accepted = asyncio.create_task(server.accepted.wait())
         async with asyncio.timeout(seconds):
-            await server.accepted.wait()
+            await asyncio.wait((accepted, leading), return_when=asyncio.FIRST_COMPLETED)
+        if leading.done():
+            await leading
         leading.cancel()
 
     asyncio.run(run())
@@ -166,6 +170,12 @@ def test_a_bug_releases_the_pod_and_does_not_end_the_leadership(monkeypatch: pyt
 
     monkeypatch.setattr(Leader, "_decide", fail)
     assert assign(Server(), load_bundle().index) == [[]]
+
+
+def test_a_leader_without_permissions_gives_up_when_pods_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "oldest", lambda _: 11.0)
+    with pytest.raises(ExceptionGroup):
+        lead(Server(*99 * [ApiError.refused(403, BY_RBAC)]), load_bundle().index, read(manifest()))
 
 
 class SlowServer(Server):

@@ -59,6 +59,9 @@ _INAPPLICABLE: Final = "the server rejected our request due to an error in our r
 """The text of a 422 for a JSON Patch with a failed test: the Pod, its floor, or its gate has changed."""
 _UNAUTHORIZED: Final = 'is forbidden: User "'
 """The text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
+_PATIENCE: Final = 10.0
+"""Seconds after which a leader without permission to assign Pods gives up, so that the webhook gates no more Pods. No
+tenant can cause this, unlike the other reasons why a Pod waits."""
 _PATCH_TYPE: Final = "application/json-patch+json"
 _MERGE_TYPE: Final = "application/strategic-merge-patch+json"
 
@@ -122,7 +125,7 @@ class Leader:
         del self._at_work[owner]
 
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
-        """Send one assignment. Return False if it failed and must be retried."""
+        """Send one assignment. Return False if it failed and must be retried. Raise ApiError to end the leadership."""
         pod, capacity = assignment.pod, assignment.capacity
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         async with self._places_of[pod.namespace], self._places:
@@ -147,6 +150,8 @@ class Leader:
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
         pod = assignment.pod
+        if _UNAUTHORIZED in str(error) and self._ledger.oldest() > _PATIENCE:
+            raise error
         changed = error.status in _CHANGED or _INAPPLICABLE in str(error)
         refused = error.status in _REFUSALS and not changed and _UNAUTHORIZED not in str(error)
         if not changed:
