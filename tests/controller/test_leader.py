@@ -195,7 +195,7 @@ def test_the_pods_of_one_namespace_do_not_take_all_places() -> None:
         for number in range(99)
     ]
     lead(server, load_bundle().index, *hostile, read(manifest()))
-    assert len(server.patches) == 8 + 1
+    assert len(server.patches) == 16 + 1
 
 
 def test_owners_in_different_namespaces_differ() -> None:

@@ -42,7 +42,7 @@ _PLACING: Final = (*_SELECTING, "/spec/tolerations")
 _FLOOR: Final = f"/metadata/annotations/{FLOOR_ANNOTATION.replace('/', '~1')}"
 _AT_ONCE: Final = 32
 """The maximum number of concurrent PATCHes. About 10 saturate an API server; more hide the latency of its webhooks."""
-_AT_ONCE_OF_NAMESPACE: Final = 8
+_AT_ONCE_OF_NAMESPACE: Final = 16
 """The maximum number of concurrent PATCHes in one namespace, so that its Pods leave places for others."""
 _POD_AT_MOST: Final = 2 * 1024 * 1024
 """Bytes of a Pod that is placed: the webhook decides about objects up to this size. A larger one is only released. So
