@@ -64,7 +64,7 @@ from tests.placement_oracle.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection
 
     from tests.placement_oracle.clusters import Cluster, Machine
 
@@ -232,8 +232,8 @@ class Judge:
         first, *rest = spot.values() or [[]]
         return [t for t in first if rest and all(t in taints for taints in rest) and t not in others]
 
-    def judge(self, after: JSON, findings: tuple[str, ...], runs: Callable[[Machine], bool]) -> list[Wrong]:
-        """Return what is wrong with the Pod after admission, which runs on these Nodes."""
+    def judge(self, after: JSON, findings: tuple[str, ...], nodes: Collection[str]) -> list[Wrong]:
+        """Return what is wrong with the Pod after admission, if it can run on the Nodes with these names."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
         fields = ("nodeSelector", "affinity", "tolerations")
         unchanged = all(self.pod["spec"].get(field) == after["spec"].get(field) for field in fields)
@@ -241,11 +241,11 @@ class Judge:
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
-        confined = not any(runs(machine) for machine, verdict, _ in verdicts if verdict is Verdict.NO)
+        confined = not any(m.name in nodes for m, verdict, _ in verdicts if verdict is Verdict.NO)
         wrong = []
         for machine, verdict, because in verdicts:
             gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain or int(confined)):
+            if kind := self._wrong(machine, verdict, because, runs=machine.name in nodes, gain=gain or int(confined)):
                 wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
         return wrong
 
