@@ -32,8 +32,8 @@ Admission may go either way (`Verdict.EITHER`) where spotgate can't know better,
 - A named pool with a taint for an accelerator that the Pod doesn't request.
 
 `spot-preferred` Pods should run on the same spot nodes, and keep the other Nodes, except machines of the wrong kind.
-Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on a Node that shouldn't run it,
-admission makes it prefer all that should, and no other.
+Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on on-demand Nodes, admission
+makes it prefer all Nodes that should run it, and no other.
 
 If no Node should run the Pod, admission may leave it unchanged with a finding.
 """
@@ -137,7 +137,9 @@ class Judge:
     def _admitting(self, machine: Machine) -> list[set[str]]:
         """Return the keys that each term demands that admits the Node."""
         terms = (term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node))
-        return [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
+        return [
+            {need["key"] for need in term["matchExpressions"] if need["operator"] in {"In", "Exists"}} for term in terms
+        ]
 
     def _demands(self, key: str, machine: Machine) -> bool:
         """Return whether nodeSelector, or each term that admits the Node, demands this label."""
@@ -241,7 +243,7 @@ class Judge:
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
-        confined = not any(m.name in nodes for m, verdict, _ in verdicts if verdict is Verdict.NO)
+        confined = not any(machine.name in nodes for machine in self.cluster.machines if not machine.spot)
         wrong = []
         for machine, verdict, because in verdicts:
             gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
