@@ -28,6 +28,8 @@ Admission may go either way (`Verdict.EITHER`) where spotgate can't know better,
   spotgate or was only kept off by a hidden taint.
 - Machines of the wrong kind that have a label of the team's that the Pod demands, if no other Node should run the Pod.
 - Machines of a platform that some terms of the Pod select and others don't.
+- Machines of a Karpenter NodePool that lists several architectures: its owner leaves the choice to Karpenter.
+- Nodes of EKS groups at zero in a cluster with spot NodePools of Karpenter, if no spot Node of EKS is up.
 - Machines with a taint that spotgate never tolerates, if the Pod tolerates it.
 - A named pool with a taint for an accelerator that the Pod doesn't request.
 
@@ -184,6 +186,7 @@ class Judge:
         vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
         excuses = (
             vague,
+            self._is_mixed(machine),
             self._demands_spot(machine) and (hidden or self.can_run(self.pod, machine)),
             machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR,
         )
@@ -192,12 +195,23 @@ class Judge:
         guarded = any(taint in ACCELERATOR_TAINTS[machine.provider].values() for taint in repelling)
         doubts = (
             bool(because),
+            self._behind_karpenter(machine),
             hidden,
             vague,
             guarded and not self._requests(machine),
             any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
         )
         return (Verdict.EITHER if any(doubts) else Verdict.YES), because
+
+    def _is_mixed(self, machine: Machine) -> bool:
+        """Return whether the pool of the Node has several architectures."""
+        same_pool = (other for other in self.cluster.machines if other.pool == machine.pool)
+        return any(other.labels[ARCH] != machine.labels[ARCH] for other in same_pool)
+
+    def _behind_karpenter(self, machine: Machine) -> bool:
+        """Return whether the Node is of an invisible EKS group, and all visible spot capacity is Karpenter's."""
+        spot = {other.provider for other in self.cluster.machines if other.spot and other.shown}
+        return machine.provider == "eks" and not machine.shown and spot == {"karpenter"}
 
     def _foreign(self, machine: Machine) -> str:
         """Return why the machine is of the wrong kind for the Pod, or an empty string."""
@@ -243,11 +257,12 @@ class Judge:
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
-        confined = not any(machine.name in nodes for machine in self.cluster.machines if not machine.spot)
+        needed = any(machine.name in nodes for machine in self.cluster.machines if not machine.spot)
         wrong = []
         for machine, verdict, because in verdicts:
             gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-            if kind := self._wrong(machine, verdict, because, runs=machine.name in nodes, gain=gain or int(confined)):
+            gain = gain if needed or verdict is Verdict.NO else 1
+            if kind := self._wrong(machine, verdict, because, runs=machine.name in nodes, gain=gain):
                 wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
         return wrong
 
@@ -276,7 +291,7 @@ class Judge:
     def _may_open(self, machine: Machine) -> bool:
         """Return whether admission may remove what repels a `spot-preferred` Pod from a Node that needn't run it."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        right = not machine.spot and not self._foreign(machine)
+        right = not machine.spot and (self._is_mixed(machine) or not self._foreign(machine))
         return any(taint in machine.hidden for taint in repelling) or (
             right and all(self._may_tolerate(taint, machine) for taint in repelling)
         )
