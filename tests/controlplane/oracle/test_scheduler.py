@@ -6,13 +6,17 @@ Pod takes the Node's resources.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPResponse, HTTPSConnection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import aiohttp
 import pytest
 
 from tests.controlplane.harness.cluster import start_cluster
@@ -24,7 +28,7 @@ from tests.placement_oracle.providers import NETWORK_CLASS
 from tests.placement_oracle.scheduler import REQUIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
     from tests.controlplane.harness.cluster import Cluster
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 
 PODS_EACH = 6
+CONNECTIONS = 4
 PODS = "/api/v1/namespaces/team-a/pods"
 RESOURCES = "/apis/resource.k8s.io/v1"
 
@@ -101,44 +106,69 @@ def _copy(name: str, pod: JSON) -> JSON:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-async def _schedule(cluster: Cluster, placements: list[Placement]) -> dict[str, bool]:
+@dataclass(frozen=True)
+class Client:
+    """The administrator, with connections that stay open: each of thousands of requests would take longer to connect."""
+
+    cluster: Cluster
+
+    def create(self, path: str, manifests: Iterable[JSON]) -> None:
+        """POST objects to a collection over several connections."""
+        waiting = list(manifests)
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            list(
+                threads.map(partial(self._create, path), (waiting[first::CONNECTIONS] for first in range(CONNECTIONS)))
+            )
+
+    def watch(self, path: str) -> Generator[JSON]:
+        """Yield the objects of a collection, and then again each that changes."""
+        with self._connected() as request:
+            yield from (json.loads(event)["object"] for event in request("GET", f"{path}?watch=true"))
+
+    def _create(self, path: str, manifests: list[JSON]) -> None:
+        with self._connected() as request:
+            for manifest in manifests:
+                response = request("POST", path, json.dumps(manifest))
+                text = response.read()
+                assert response.status == HTTPStatus.CREATED, text
+
+    @contextmanager
+    def _connected(self) -> Iterator[Callable[..., HTTPResponse]]:
+        credentials = self.cluster.credentials
+        tls = ssl.create_default_context(cafile=str(credentials.authority))
+        headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": "application/json"}
+        with closing(HTTPSConnection(credentials.url.removeprefix("https://"), context=tls)) as connection:
+
+            def request(method: str, path: str, body: str | None = None) -> HTTPResponse:
+                connection.request(method, path, body, headers)
+                return connection.getresponse()
+
+            yield request
+
+
+def _schedule(cluster: Cluster, placements: list[Placement]) -> dict[str, bool]:
     """Return, by the name of each copy, whether kube-scheduler binds it."""
+    client = Client(cluster)
     copies = [(p.name(machine), p.admitted.after, machine) for p in placements for machine in p.judge.cluster.machines]
-    credentials = cluster.credentials
-    tls = ssl.create_default_context(cafile=str(credentials.authority))
-    headers = {"Authorization": f"Bearer {credentials.tokens['admin']}"}
-    connector = aiohttp.TCPConnector(ssl=tls, limit=8)
-    async with aiohttp.ClientSession(credentials.url, connector=connector, headers=headers) as session:
-
-        async def create(path: str, manifests: Iterable[JSON]) -> None:
-            async def post(manifest: JSON) -> None:
-                async with session.post(path, json=manifest) as response:
-                    assert response.ok, (manifest, await response.text())
-
-            await asyncio.gather(*map(post, manifests))
-
-        with_claims = [copy for copy in copies if "resourceClaims" in copy[1]["spec"]]
-        await create("/api/v1/namespaces", [{"metadata": {"name": "team-a"}}])
-        await create("/api/v1/nodes", (_node(name, machine) for name, _, machine in copies))
-        await create(f"{RESOURCES}/deviceclasses", map(_device_class, set().union(*CLAIMS.values())))
-        await create(
-            f"{RESOURCES}/resourceslices", (s for name, _, machine in with_claims for s in _slices(name, machine))
-        )
-        claims = (claim for name, pod, _ in with_claims for claim in _claims(name, pod))
-        await create(f"{RESOURCES}/namespaces/team-a/resourceclaims", claims)
-        await create(PODS, (_copy(name, pod) for name, pod, _ in copies))
-        # Started last, so that it knows all objects before it schedules the first Pod.
-        kubeconfig = credentials.kubeconfig("system:kube-scheduler")
-        flags = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000"]
-        cluster.start("kube-scheduler", [f"--kubeconfig={kubeconfig}", *flags])
-        bound: dict[str, bool] = {}
-        async with session.get(f"{PODS}?watch=true") as events:
-            async for event in events.content:
-                pod = json.loads(event)["object"]
-                if "conditions" in pod["status"]:
-                    bound[pod["metadata"]["name"]] = "nodeName" in pod["spec"]
-                if len(bound) == len(copies):
-                    break
+    with_claims = [copy for copy in copies if "resourceClaims" in copy[1]["spec"]]
+    claims = (claim for name, pod, _ in with_claims for claim in _claims(name, pod))
+    slices = (part for name, _, machine in with_claims for part in _slices(name, machine))
+    client.create("/api/v1/namespaces", [{"metadata": {"name": "team-a"}}])
+    client.create("/api/v1/nodes", (_node(name, machine) for name, _, machine in copies))
+    client.create(f"{RESOURCES}/deviceclasses", map(_device_class, set().union(*CLAIMS.values())))
+    client.create(f"{RESOURCES}/resourceslices", slices)
+    client.create(f"{RESOURCES}/namespaces/team-a/resourceclaims", claims)
+    client.create(PODS, (_copy(name, pod) for name, pod, _ in copies))
+    # Started last, so that it knows all objects before it schedules the first Pod.
+    kubeconfig = cluster.credentials.kubeconfig("system:kube-scheduler")
+    flags = ["--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000"]
+    cluster.start("kube-scheduler", [f"--kubeconfig={kubeconfig}", *flags])
+    bound: dict[str, bool] = {}
+    with closing(client.watch(PODS)) as pods:
+        while len(bound) < len(copies):
+            pod = next(pods)
+            if "conditions" in pod["status"]:
+                bound[pod["metadata"]["name"]] = "nodeName" in pod["spec"]
     return bound
 
 
@@ -150,7 +180,7 @@ def placements() -> list[Placement]:
 @pytest.fixture(scope="module")
 def bound(binaries: dict[str, Path], placements: list[Placement]) -> dict[str, bool]:
     with start_cluster(binaries, controllers=False) as cluster:
-        return asyncio.run(_schedule(cluster, placements))
+        return _schedule(cluster, placements)
 
 
 def test_the_oracle_and_kube_scheduler_agree(bound: dict[str, bool], placements: list[Placement]) -> None:
