@@ -29,10 +29,10 @@ $(VENV)/.locked: requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
-run: venv ## Start the webhook with an example cluster state, and send it example requests
+run: venv ## Start the webhook, send it example requests, print its decisions, and end
 	$(BIN)/python examples/run.py
 
-serve: venv ## Do the same as `run`, and keep the webhook running
+serve: venv ## Do the same as `run`, and keep the webhook running until Ctrl-C
 	$(BIN)/python examples/run.py --serve
 
 # KUBERNETES=1.35.4 selects a version for `cluster` and `test-cluster`, instead of the newest. The first run builds it.

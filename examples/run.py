@@ -32,27 +32,27 @@ FIELD_LENGTH: Final = 110
 """The maximum length of a field that is printed on one line."""
 
 PRE_STOP: Final = {"spec.containers[0].lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
-TOLERATION: Final = {
-    "spec.tolerations[2]": {
-        "key": "acme.example/spot",
-        "operator": "Equal",
-        "value": "true",
-        "effect": "NoSchedule",
-    }
+TOLERATIONS: Final = {
+    f"spec.tolerations[{index}]": {"key": key, "operator": "Equal", "value": "true", "effect": effect}
+    for index, key, effect in (
+        (2, "acme.example/spot", "NoSchedule"),
+        (3, "qos.coreweave.cloud/interruptable", "NoExecute"),
+    )
 }
+
+
+def _pools(operator: str, pool: str) -> dict[str, Any]:
+    requirement = {"key": "compute.coreweave.com/node-pool", "operator": operator, "values": [pool]}
+    return {"matchExpressions": [requirement]}
+
+
 PREFERS_CPU_SPOT: Final = {
     "spec.affinity": {
         "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_pools("NotIn", "h100-spot")]},
             "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 100,
-                    "preference": {
-                        "matchExpressions": [
-                            {"key": "compute.coreweave.com/node-pool", "operator": "In", "values": ["cpu-spot"]}
-                        ]
-                    },
-                }
-            ]
+                {"weight": 100, "preference": _pools("In", "cpu-spot")}
+            ],
         }
     }
 }
@@ -93,10 +93,10 @@ class Example:
 
 
 EXAMPLES: Final = (
-    Example("web-on-spot.yaml", pods=(selected("cpu-spot") | TOLERATION | grace(60) | PRE_STOP,)),
-    Example("queue-worker-spot-preferred.yaml", pods=(PREFERS_CPU_SPOT | TOLERATION | grace(120) | PRE_STOP,)),
-    Example("training-job.yaml", pods=(selected("h100-spot") | TOLERATION | grace(270),)),
-    Example("raycluster.yaml", pods=({}, selected("h100-spot") | TOLERATION | grace(60) | PRE_STOP)),
+    Example("web-on-spot.yaml", pods=(selected("cpu-spot") | TOLERATIONS | grace(60) | PRE_STOP,)),
+    Example("queue-worker-spot-preferred.yaml", pods=(PREFERS_CPU_SPOT | TOLERATIONS | grace(120) | PRE_STOP,)),
+    Example("training-job.yaml", pods=(selected("h100-spot") | TOLERATIONS | grace(270),)),
+    Example("raycluster.yaml", pods=({}, selected("h100-spot") | TOLERATIONS | grace(60) | PRE_STOP)),
     Example("checkout-on-demand.yaml", pods=({},)),
     Example("pod-reserved-label.yaml", denied="foo.coreweave.cloud/bar"),
     Example("deployment-reserved-label.yaml", denied="foo.coreweave.cloud/bar"),
@@ -255,10 +255,11 @@ def conclude(run: Run) -> None:
             run.line(f"  {failure}", "red")
     else:
         run.line(f"All {len(EXAMPLES)} examples had the expected result.", "bold green")
-    check = f"{SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE} check {HERE.name}/*.yaml"
+    program = SPOTGATE.relative_to(ROOT) if SPOTGATE.is_relative_to(ROOT) else SPOTGATE
+    check = f"{program} check {HERE.name}/*.yaml --state {HERE.name}/{CLUSTER}"
     steps = {
         "make serve": "run the examples, and keep the webhook running for your own requests",
-        check: "check files against the same policies without a cluster, such as in a pipeline",
+        check: "check files against the same policies and state without a webhook, such as in a pipeline",
         "docs/": "read about the policies, and about installing the webhook in a cluster",
     }
     run.line("\nNext steps:")

@@ -9,7 +9,7 @@ import base64
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jsonpatch
 import msgspec
@@ -22,6 +22,7 @@ from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
 from webhook.kube.defaults import default_pod, default_tolerations
+from webhook.kube.layouts import Layout
 from webhook.kube.pod_decoding import decode_pod
 from webhook.model.review import decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.requirements import Requirements
     from webhook.kube.pod import Pod
+    from webhook.kube.templates import TemplatePath
     from webhook.model.decision import Decision
 
 JSON = dict[str, Any]
@@ -78,6 +80,34 @@ def labeled(workload: JSON, labels: dict[str, str], annotations: dict[str, str] 
     metadata["labels"] = metadata.get("labels", {}) | labels
     metadata["annotations"] = annotations or {}
     return workload
+
+
+def embedded(path: str, value: Any) -> JSON:
+    """Return an object named x with a value at a path such as ``spec.tasks[*].template``."""
+    for segment in reversed(path.split(".")):
+        name = segment.removesuffix("[*]")
+        value = {"Worker" if name == "*" else name: value if name == segment else [value]}
+    return {"metadata": {"name": "x"}, **value}
+
+
+def workload_at(path: TemplatePath, pod: JSON) -> JSON:
+    """Return an object that creates this Pod, without its kind. A path without a pod template may lack some fields."""
+    layout, metadata, spec = path.layout or Layout(), pod.get("metadata", {}), dict(pod["spec"])
+    spec_path = ".".join((path.text, *map(str, layout.spec)))
+    value: JSON = {}
+    if layout.containers:
+        value = embedded(".".join((spec_path, *map(str, layout.containers[0]))), spec.pop("containers")[0])
+    if layout.metadata is not None or any(source.metadata is not None for source in layout.inherits):
+        labels = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+        value = merged(value, embedded(path.metadata, labels))
+    return cast("JSON", merged(value, embedded(spec_path, spec)))
+
+
+def merged(one: Any, other: Any) -> Any:
+    """Return both values in one. The other's fields take precedence."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{key: merged(one[key], value) if key in one else value for key, value in other.items()}}
+    return [merged(*pair) for pair in zip(one, other, strict=True)] if isinstance(one, list) else other
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:
@@ -129,6 +159,7 @@ KARPENTER = with_fields(
     title="Karpenter",
     pool_name_label="karpenter.sh/nodepool",
     spot_node_labels=(SpotLabelSpec(key="karpenter.sh/capacity-type", value="spot"),),
+    spot_node_taints=(),
     node_pools=(),
 )
 EKS = with_fields(
@@ -137,6 +168,7 @@ EKS = with_fields(
     title="EKS",
     pool_name_label="eks.amazonaws.com/nodegroup",
     spot_node_labels=(SpotLabelSpec(key="eks.amazonaws.com/capacityType", value="SPOT"),),
+    spot_node_taints=(),
     node_pools=(),
 )
 
@@ -299,7 +331,9 @@ def review(
 def decided(body: bytes, phase: Phase, view: ClusterView, **fields: Any) -> Decision:
     """Return the shipped policies' decision on a review; ``fields`` are fields of the context."""
     context = Context(phase=phase, now=NOW, **fields).seeing(view, ASSUMED_VERSION)
-    return decide(decode_review(body), BUNDLE.index, context)
+    decision = decide(decode_review(body), BUNDLE.index, context)
+    assert not decision.failures
+    return decision
 
 
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:

@@ -102,6 +102,7 @@ def pods(
                 max_size=2,
             ),
             os=st.sampled_from(({"name": "linux"}, {"name": "windows"})),
+            restartPolicy=st.sampled_from(("Always", "OnFailure", "Never")),
             schedulerName=st.sampled_from(("default-scheduler", "tenant-slurm-slurm-scheduler")),
         ),
     )

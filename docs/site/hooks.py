@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LINK = re.compile(r"(?<=\]\()(\.\.?/[^)#\s]+)")
 _FENCE = re.compile(r"^```")
+_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -27,7 +28,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
-    """Let links to files that are not on the site go to the repository, and indent lists as Python-Markdown wants."""
+    """Let links to files that are not on the site go to the repository.
+
+    Indent lists, and write | in code in tables, as Python-Markdown wants.
+    """
     docs = Path(config.docs_dir)
     here = Path(page.file.abs_src_path or docs).parent
 
@@ -43,5 +47,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: ob
     lines, in_fence = [], False
     for line in markdown.splitlines():
         in_fence ^= bool(_FENCE.match(line))
+        if line.startswith("|") and not in_fence:
+            line = _CODE.sub(lambda code: code[0].replace("\\|", "|"), line)  # noqa: PLW2901 - the same line
         lines.append(f" {line}" if line.startswith("   ") and not in_fence else line)
     return _LINK.sub(to_repository, "\n".join(lines))

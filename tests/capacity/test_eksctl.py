@@ -92,7 +92,7 @@ def test_a_lifecycle_label_selects_the_spot_nodes_of_a_mixed_group(tmp_path: Pat
     file = config(tmp_path, managedNodeGroups=[{"name": "base"}], nodeGroups=[web])
     view = view_of(read_manifests([file]).objects, EKS, complete=True)
     supply = supply_of(view, EKS)
-    assert select(supply.spot, supply, ()) == ((Requirement("node-lifecycle", "In", ("spot",)),),)
+    assert select(supply.spot, supply, (), by_name=False) == ((Requirement("node-lifecycle", "In", ("spot",)),),)
     targeting = target_of(pod_of(selector={"node-lifecycle": "spot"}), {}, view, EKS)
     assert isinstance(targeting, Target)
     assert [pool.name for pool in targeting.pools or ()] == ["web"]

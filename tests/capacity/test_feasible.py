@@ -33,7 +33,7 @@ from webhook.capacity.placement.target import NotTargeting, Target, is_pinned
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.view import ClusterView
 from webhook.cluster.view import node_facts, view_of_nodes, with_pools
-from webhook.kube.affinity import terms_of
+from webhook.kube.affinity import describe, terms_of
 from webhook.kube.pod_decoding import decode_pod
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_a_pool_that_excludes_the_pod_affects_neither_its_grace_period_nor_its_t
     result, _, violations = placed(pod, view, rule(ALL))
     assert violations == []
     assert "tolerations" not in result["spec"]
-    assert result["spec"]["nodeSelector"] == {ARCH: "amd64", POOL: "amd64"}
+    assert result["spec"]["nodeSelector"] == {ARCH: "amd64", CAPACITY: "spot"}
 
 
 def test_the_finding_names_the_requirement_if_no_pool_admits_the_pod() -> None:
@@ -101,25 +101,6 @@ def test_the_finding_names_the_requirement_if_no_pool_admits_the_pod() -> None:
     assert violation.reason == "the Pod targets spot, and its own nodeSelector or affinity excludes every spot pool"
     assert violation.field == 'spec.nodeSelector["kubernetes.io/arch"]'
     assert "requires `kubernetes.io/arch: s390x`" in violation.detail
-
-
-def test_a_label_that_another_pool_may_have_is_not_used_as_selector() -> None:
-    ours = READER.read(
-        {
-            "metadata": {"name": "ours"},
-            "spec": {
-                "template": {
-                    "metadata": {"labels": {TEAM: "a"}},
-                    "spec": {"requirements": [expression(CAPACITY, "In", "spot"), expression(ARCH, "In", "arm64")]},
-                }
-            },
-        }
-    )
-    theirs = karpenter("theirs", expression(TEAM, "In", "a", "b"), expression(ARCH, "In", "amd64"))
-    pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [], "nodeSelector": {ARCH: "arm64"}}}
-    result, _, violations = placed(pod, view_of(ours, theirs), rule(ALL))
-    assert violations == []
-    assert result["spec"]["nodeSelector"] == {ARCH: "arm64", POOL: "ours"}
 
 
 PAID = karpenter("paid", capacity=("on-demand",))
@@ -291,7 +272,7 @@ EKS_SPOT = "eks.amazonaws.com/capacityType"
         (pod_of(named="amd64"), ("eks",), ["amd64"]),
     ],
 )
-def test_spot_nodes_of_a_provider_without_visible_pools_count_in_addition_to_other_pools(
+def test_unseen_spot_nodes_count_next_to_declared_spot_pools_if_a_spot_node_of_their_provider_is_shown(
     pod: Pod, spot_shown: tuple[str, ...], expected: list[str]
 ) -> None:
     assert landing(pod, view=view_of(AMD64, shown=("eks",), spot_shown=spot_shown)) == expected
@@ -304,7 +285,7 @@ def test_only_a_spot_label_makes_a_node_count_as_spot() -> None:
     view = with_pools(nodes, (AMD64,))
     assert view.providers == {"eks", "gke", "karpenter"}
     assert view.spot_providers == {"gke"}
-    assert landing(asking(), view=view) == ["", "amd64"]  # GKE's, without the name of a pool
+    assert landing(asking(), view=view) == ["", "amd64", "gke"]  # the first is GKE's Node, without a pool's name
 
 
 def test_a_visible_pools_label_selects_only_visible_pools() -> None:
@@ -314,15 +295,20 @@ def test_a_visible_pools_label_selects_only_visible_pools() -> None:
     assert landing(asking(), view=view) == ["ours", "eks"]
 
 
-def test_a_pod_for_two_providers_gets_a_term_for_each_and_the_stricter_budget() -> None:
+def test_a_pod_for_two_providers_gets_a_term_for_each_without_foreign_machines_and_the_stricter_budget() -> None:
     view = view_of(AMD64, spot_shown=("aks",))
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     result, _, violations = placed(pod, view, rule(ALL))
     assert violations == []
     spec = decode_pod(msgspec.json.encode(result)).spec
-    assert [[(label.key, label.values) for label in term.requirements] for term in terms_of(spec)] == [
-        [(CAPACITY, ("spot",))],
-        [("kubernetes.azure.com/scalesetpriority", ("spot",))],
+    unseen = [
+        "kubernetes.azure.com/accelerator DoesNotExist",
+        "kubernetes.io/arch NotIn [arm64]",
+        "kubernetes.io/os NotIn [windows]",
+    ]
+    assert [list(map(describe, term.requirements)) for term in terms_of(spec)] == [
+        [f"{CAPACITY} In [spot]"],
+        ["kubernetes.azure.com/scalesetpriority In [spot]", *unseen],
     ]
     assert [toleration.key for toleration in spec.tolerations or ()] == ["kubernetes.azure.com/scalesetpriority"]
     targeting = target(subject_of(result).pod, view=view)

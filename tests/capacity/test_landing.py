@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, pod_of, view_of
-from tests.capacity.targets import AMD64, CLUSTER, CPU, CPU_SPOT, DEVICE, GPU_SPOT, SPOT, landing, target, why_not
+from tests.capacity.targets import AMD64, CLUSTER, CPU, CPU_SPOT, GPU_SPOT, SPOT, landing, target, why_not
 from tests.rules.conftest import with_fields
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, is_pinned
@@ -32,8 +32,6 @@ GPU_SPOT_2 = cks_pool("gpu-spot-2", labels={"example.com/tier": "spot"})
         (pod_of(labels=SPOT, gpu=True), (GPU_SPOT_2, GPU_SPOT), ["gpu-spot", "gpu-spot-2"]),
         (pod_of(labels=SPOT), (cks_pool("odd", instance_type="brand-new"),), ["odd"]),
         (pod_of(labels=SPOT, gpu=True), (cks_pool("odd", instance_type="brand-new"),), ["odd"]),
-        (pod_of(labels=SPOT, resourceClaims=[{"name": "gpu"}]), CLUSTER, ["cpu-spot", "gpu-spot"]),
-        (pod_of(labels=SPOT, containers=[{"resources": {"limits": DEVICE}}]), CLUSTER, ["cpu-spot", "gpu-spot"]),
         (pod_of(labels=SPOT, resources={"limits": {"nvidia.com/gpu": "1"}}), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, named="gpu-spot"), CLUSTER, ["gpu-spot"]),
         (pod_of(labels=SPOT, selector={POOL_LABEL: "gpu-spot"}), CLUSTER, ["gpu-spot"]),
@@ -83,14 +81,14 @@ GUARDED = cks_pool("guarded", instance_type="brand-new", taints=("nvidia.com/gpu
     [
         (pod_of(labels=SPOT, gpu=True), True),
         (pod_of(labels=SPOT), False),
-        (pod_of(labels=SPOT, resourceClaims=[{"name": "gpu"}]), False),
+        (pod_of(labels=SPOT, resourceClaims=[{"name": "unknown"}]), True),
         (pod_of(labels=SPOT, tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), True),
-        (pod_of(labels=SPOT, named="guarded"), False),
-        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), False),
+        (pod_of(labels=SPOT, named="guarded"), True),
+        (pod_of(labels=SPOT, selector={POOL_LABEL: "guarded"}), True),
         (pod_of(labels=SPOT, terms=[[expression(POOL_LABEL, "NotIn", "other")]]), False),
     ],
 )
-def test_a_gpu_taint_excludes_other_pods_that_do_not_tolerate_it_even_if_they_name_the_pool(
+def test_a_gpu_taint_excludes_pods_without_gpus_that_neither_tolerate_it_nor_name_the_pool(
     pod: Pod,
     lands: bool,  # noqa: FBT001
 ) -> None:
@@ -175,7 +173,8 @@ KARPENTER_BOTH = other_pool(KARPENTER, "k-both", capacity=CapacityType.BOTH)
         (ClusterView(), "cks", ["cks"], None),
         (ClusterView(), "gke", ["gke"], None),
         (view_of(KARPENTER_SPOT, shown=("eks",)), "", ["karpenter"], ["k-spot"]),
-        (view_of(other_pool(KARPENTER, "k", gpu=Gpu.YES), shown=("eks",)), "", ["eks"], None),
+        (view_of(other_pool(KARPENTER, "k", gpu=Gpu.YES), shown=("eks",)), "", ["eks", "karpenter"], []),
+        (view_of(other_pool(KARPENTER, "k", capacity=CapacityType.ON_DEMAND), shown=("eks",)), "", ["eks"], None),
         (view_of(KARPENTER_SPOT, KARPENTER_BOTH), "", ["karpenter"], ["k-both", "k-spot"]),
     ],
 )

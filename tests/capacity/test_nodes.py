@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import cks_pool, other_pool, pod_of
+from tests.builders import cks_pool, expression, other_pool, pod_of
 from tests.capacity.requiring import ALL, landing
-from tests.rules.placement import SPOT, placed, rule, violation_of
+from tests.rules.placement import REQUIRED, SPOT, changes, placed, rule
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.nodes import Node
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
 ZONE, ARCH, OS = "topology.kubernetes.io/zone", "kubernetes.io/arch", "kubernetes.io/os"
+GKE_POOL, KARPENTER_POOL = "cloud.google.com/gke-nodepool", "karpenter.sh/nodepool"
+RESERVATION = "karpenter.k8s.aws/capacity-reservation"
 JSON = dict[str, Any]
 
 
@@ -85,6 +87,25 @@ def test_a_group_has_the_properties_that_all_of_its_nodes_share() -> None:
     assert spot.labels == {EKS_POOL: "spot", EKS_SPOT: "SPOT", ARCH: "amd64"}
     assert spot.zones == {"a", "b"}
     assert (str(spot), spot.unusable) == ("node group spot", "")
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity"),
+    [
+        ({EKS_POOL: "a", EKS_SPOT: "CAPACITY_BLOCK"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-flex-start": "true"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "flex-start"}, CapacityType.LIMITED),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "standard"}, CapacityType.ON_DEMAND),
+        ({GKE_POOL: "a", "cloud.google.com/gke-provisioning": "preemptible"}, CapacityType.SPOT),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-type": "capacity-block"}, CapacityType.LIMITED),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-type": "default"}, CapacityType.ON_DEMAND),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-interruptible": "true"}, CapacityType.SPOT),
+        ({KARPENTER_POOL: "a", f"{RESERVATION}-interruptible": "false"}, CapacityType.ON_DEMAND),
+    ],
+)
+def test_the_labels_of_a_node_tell_its_capacity(labels: dict[str, str], capacity: CapacityType) -> None:
+    (group,) = view_of_nodes([node_facts(labels, Node(), ALL.values())]).node_groups
+    assert group.capacity is capacity
 
 
 def test_files_and_an_API_server_give_the_same_groups(tmp_path: Path) -> None:
@@ -163,53 +184,44 @@ TOLERATE = [{"key": "lifecycle", "operator": "Equal", "value": "Ec2Spot", "effec
 @pytest.mark.parametrize(
     ("nodes", "pod", "expected"),
     [
-        (NODES, {}, ["spot"]),
-        (NODES, {"gpu": True}, ["gpu"]),
-        (NODES, {"selector": {ZONE: "b"}}, ["spot"]),
-        (NODES, {"selector": {ZONE: "c"}}, []),
-        (NODES, {"selector": {"team": "web"}}, ["spot"]),  # some nodes have it
+        (NODES, {}, ["spot", "eks"]),
+        (NODES, {"gpu": True}, ["gpu", "eks"]),
+        (NODES, {"selector": {ZONE: "b"}}, ["spot", "eks"]),
+        (NODES, {"selector": {ZONE: "c"}}, ["eks"]),
+        (NODES, {"selector": {EKS_POOL: "spot"}}, ["spot"]),
+        (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"]),
+        (NODES, {"selector": {EKS_POOL: "system"}}, []),  # it isn't spot
         (NODES, {"named": "spot"}, ["spot"]),
-        # Scaled to zero: the provider's spot label, if none of the groups fits.
         (NODES[3:], {}, ["eks"]),
         (NODES[:1], {"gpu": True}, ["eks"]),
-        (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"]),
-        ((node("n", "payments", "dedicated=payments:NoExecute"),), {}, []),
+        ((node("n", "payments", "dedicated=payments:NoExecute"),), {}, ["eks"]),
+        # Groups lack a label that none of their Nodes has, unless it may differ from Node to Node.
+        (NODES, {"selector": {"team": "web"}}, ["spot", "eks"]),
+        (NODES, {"selector": {"disktype": "ssd"}}, ["eks"]),
+        (NODES, {"selector": {"topology.ebs.csi.aws.com/zone": "x"}}, ["spot", "eks"]),
+        (NODES, {"selector": {"node.kubernetes.io/instance-type": "x"}}, ["spot", "eks"]),
+        (NODES, {"selector": {"feature.node.kubernetes.io/cpu": "x"}}, ["spot", "eks"]),
     ],
 )
-def test_a_pod_lands_on_groups_of_nodes(nodes: tuple[JSON, ...], pod: JSON, expected: list[str]) -> None:
+def test_a_pod_lands_on_groups_of_nodes_and_on_unseen_nodes(
+    nodes: tuple[JSON, ...], pod: JSON, expected: list[str]
+) -> None:
+    """Unseen nodes are those of groups that are scaled to zero, and of groups that are created later."""
     assert landing(pod_of(labels=SPOT, **pod), view=view(*nodes)) == expected
 
 
-SSD = node("ssd", "ssd", "team=x:NoSchedule", disktype="ssd")
-PLAIN = node("plain", "plain")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "selector", "finding"),
-    [
-        ((SSD, PLAIN), {"disktype": "ssd"}, "pool-dedicated"),
-        ((SSD, PLAIN), {"disktpye": "ssd"}, "own-selector-excludes"),
-        ((node("paid", "paid", spot=False, disktype="ssd"), PLAIN), {"disktype": "ssd"}, "own-selector-excludes"),
-        ((node("gpu", "gpu", "nvidia.com/gpu=x:NoSchedule", gpus=1, chip="l4"), PLAIN), {"chip": "l4"}, "own-selector-excludes"),
-    ],
-)  # fmt: skip
-def test_a_group_lacks_labels_that_no_node_has(nodes: tuple[JSON, ...], selector: JSON, finding: str) -> None:
-    assert violation_of(rule_pod(labels=SPOT, nodeSelector=selector), view(*nodes), providers=ALL).id == finding
-
-
-@pytest.mark.parametrize(
-    "key", ["topology.ebs.csi.aws.com/zone", "node.kubernetes.io/instance-type", "feature.node.kubernetes.io/cpu"]
-)
-def test_a_label_that_varies_by_node_may_have_any_value_in_the_group(key: str) -> None:
-    assert landing(pod_of(labels=SPOT, selector={key: "another"}), view=view(PLAIN)) == ["plain"]
-
-
-def test_a_pod_tolerates_the_taints_of_a_group_and_selects_it() -> None:
+def test_a_pod_tolerates_the_taints_of_a_group_and_excludes_foreign_machines() -> None:
     pod = {"metadata": {"name": "a", "labels": SPOT}, "spec": {"containers": [{"name": "a"}]}}
     result, _, violations = placed(pod, view(*NODES), rule(ALL))
     assert violations == []
     assert result["spec"]["tolerations"] == TOLERATE
-    assert result["spec"]["nodeSelector"] == {EKS_POOL: "spot"}
+    assert result["spec"]["nodeSelector"] == {EKS_SPOT: "SPOT"}
+    (term,) = result["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        expression(EKS_POOL, "NotIn", "gpu"),
+        expression(ARCH, "NotIn", "arm64"),
+        expression(OS, "NotIn", "windows"),
+    ]
 
 
 def test_only_selecting_a_spot_group_by_name_targets_spot() -> None:
@@ -244,7 +256,7 @@ GROUPS = (node("a", "a"), node("tf", "tf", "spot=true:NoSchedule"), node("tfgpu"
         (declared("eks", "a", ""), GROUPS, {}, ["a"]),  # any group may belong to this pool
         (declared("eks", "b", "b"), (node("x", "x", "dedicated=y:NoSchedule"),), {}, ["b"]),
         (declared("eks", "b", "b"), (node("x", ""),), {}, ["b"]),
-        (declared("karpenter", "k", "k"), GROUPS, {}, ["a", "tf", "k"]),
+        (declared("karpenter", "k", "k"), GROUPS, {}, ["a", "tf", "k", "eks"]),
     ],
 )
 def test_groups_without_a_declared_pool_count_in_addition_to_declared_pools(
@@ -276,7 +288,11 @@ def test_a_taint_for_the_operating_system_is_tolerated_only_for_pods_that_reques
         "cloud.google.com/gke-spot",
         "node.kubernetes.io/os",
     ]
-    assert violation_of(rule_pod(labels=SPOT), view(WINDOWS), providers=ALL).id == "no-pool-fits"
+    # For other Pods, the taint is enough to keep them off.
+    assert changes(rule_pod(labels=SPOT), view=view(WINDOWS), providers=ALL) == {
+        "nodeSelector": {"cloud.google.com/gke-spot": "true"},
+        "tolerations": result["spec"]["tolerations"][:1],
+    }
 
 
 SOME: tuple[NodeFacts | None, ...] = (

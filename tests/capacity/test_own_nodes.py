@@ -1,4 +1,4 @@
-"""Labels of declared pools from their Nodes, pools of Nodes that a Pod names, and pools with complete labels."""
+"""Labels and taints of declared pools from their Nodes, Nodes that a Pod names, and pools with complete labels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 from msgspec.structs import replace
 
-from tests.builders import cks_pool, expression, pod_of, view_of
+from tests.builders import cks_pool, expression, pod_of, taint, view_of
 from tests.capacity.requiring import ALL, ARCH, CAPACITY, POOL, READER, TEAM, ZONE, gke_pool, landing
 from tests.rules.conftest import subject_of
-from tests.rules.placement import SPOT, placed, rule, violation_of
+from tests.rules.placement import SPOT, placed, rule
 from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.nodes import Node
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 CKS = "compute.coreweave.com/node-pool"
 TYPE = "node.coreweave.cloud/type"
 HOST = "kubernetes.io/hostname"
+INTERRUPTABLE = "qos.coreweave.cloud/interruptable"
 JSON = dict[str, Any]
 
 
@@ -37,7 +39,7 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
     return with_pools(view_of_nodes(facts), pools)
 
 
-A, B = (cks_pool(name, instance_type="turin-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
+A, B = (cks_pool(name, instance_type="x1-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
 AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
 
 
@@ -52,10 +54,10 @@ AMD, ARM = {ARCH: "amd64", ZONE: "z1"}, {ARCH: "arm64", ZONE: "z2"}
         (({CKS: "a", **AMD},), {ZONE: "z3"}, ["b"]),
         (({CKS: "a", "topology.kubernetes.io/region": "r1"},), {"topology.kubernetes.io/region": "r2"}, ["b"]),
         # Labels of Nodes override only labels that the provider document infers.
-        ((), {TYPE: "turin-gp"}, ["a", "b"]),
+        ((), {TYPE: "x1-gp"}, ["a", "b"]),
         ((), {TYPE: "H100_NVLINK_80GB"}, []),
         (({CKS: "a", TYPE: "H100_NVLINK_80GB"},), {TYPE: "H100_NVLINK_80GB"}, ["a"]),
-        (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "turin-gp"}), {TYPE: "x"}, ["a"]),
+        (({CKS: "a", TYPE: "x"}, {CKS: "a", TYPE: "x1-gp"}), {TYPE: "x"}, ["a"]),
         (({CKS: "b", "team": "old"},), {"team": "b"}, ["a", "b"]),
         # No Node has the label; one has it; a network label, which may differ on other nodes.
         (({CKS: "a"},), {"disk": "ssd"}, ["b"]),
@@ -67,6 +69,41 @@ def test_nodes_supply_labels_that_their_pool_does_not_declare(
     nodes: tuple[JSON, ...], selector: JSON, expected: list[str]
 ) -> None:
     assert landing(pod_of(labels=SPOT, selector=selector), view=view(*nodes, pools=(A, B))) == expected
+
+
+def tainted(labels: JSON, *written: str) -> NodeFacts:
+    taints = [{"key": parsed.key, "value": parsed.value, "effect": parsed.effect} for parsed in map(taint, written)]
+    return node_facts(labels, convert({"spec": {"taints": taints}}, Node), ALL.values(), written[0])
+
+
+MARKED, TEAMS_ONLY = "lifecycle=spot:NoSchedule", "team=x:NoSchedule"
+
+
+@pytest.mark.parametrize(
+    ("taints", "tolerated"),
+    [
+        ([[MARKED], [MARKED, TEAMS_ONLY]], ["lifecycle"]),  # a taint that only some Nodes have isn't the pool's
+        ([[MARKED], [TEAMS_ONLY]], []),
+        ([[TEAMS_ONLY], [TEAMS_ONLY]], None),
+        ([["node.coreweave.cloud/evict=true:NoExecute"]], []),  # new nodes don't have it
+        ([["node.kubernetes.io/not-ready:NoSchedule"]], []),
+    ],
+)
+def test_a_taint_that_all_nodes_of_a_declared_pool_have_counts_as_the_pools(
+    taints: list[list[str]], tolerated: list[str] | None
+) -> None:
+    nodes = with_pools(view_of_nodes(tainted({CKS: "a"}, *written) for written in taints), (A,))
+    targeting = target_of(pod_of(labels=SPOT), {}, nodes, ALL)
+    assert isinstance(targeting, Target)
+    assert [pool.name for pool in targeting.pools or ()] == ([] if tolerated is None else ["a"])
+    assert [toleration.key for toleration in targeting.tolerations] == (
+        [] if tolerated is None else [*tolerated, INTERRUPTABLE]
+    )
+
+
+def test_karpenter_declares_all_taints_of_its_nodes() -> None:
+    nodes = with_pools(view_of_nodes([tainted({POOL: "plain", CAPACITY: "spot"}, TEAMS_ONLY)]), (PLAIN,))
+    assert landing(pod_of(labels=SPOT), view=nodes) == ["plain"]
 
 
 def test_nodes_of_a_provider_without_a_spot_label_do_not_act_as_a_pool() -> None:
@@ -102,7 +139,7 @@ def test_a_pod_that_names_a_node_gets_its_pools_tolerations_and_no_selector(name
     result, _, violations = placed(pod, view({CKS: "a"}, {CKS: "b"}, pools=(tainted, B)), rule(ALL))
     assert violations == []
     assert result["spec"]["nodeSelector"] == named
-    assert [toleration["key"] for toleration in result["spec"]["tolerations"]] == ["spot"]
+    assert [toleration["key"] for toleration in result["spec"]["tolerations"]] == ["spot", INTERRUPTABLE]
 
 
 def test_a_pod_that_also_names_an_on_demand_node_is_restricted_to_spot_if_it_requests_spot() -> None:
@@ -196,13 +233,6 @@ def test_a_pool_with_unreadable_requirements_may_have_any_label() -> None:
     assert pool.label_keys is None
 
 
-def test_a_label_of_two_pools_does_not_name_a_pool() -> None:
-    # The image may be for amd64: only a label that no other pool has proves that the Pod runs on Arm.
-    twin = with_labels("twin", expression(CAPACITY, "In", "on-demand"), NodeGroupType="Graviton")
-    pod = rule_pod(labels=SPOT, nodeSelector={"NodeGroupType": "Graviton"})
-    assert violation_of(pod, view_of(GRAVITON, twin), providers=ALL).id == "no-pool-fits"
-
-
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"
 GKE_SPOT = "cloud.google.com/gke-spot"
 GKE_POOL = "cloud.google.com/gke-nodepool"
@@ -275,7 +305,7 @@ MARK = "eks.amazonaws.com/capacityType"
         ({"accelerator": "nvidia"}, {}, False),
     ],
 )
-def test_selecting_a_label_of_spot_nodes_only_targets_spot_unless_it_describes_the_machine(
+def test_selecting_a_label_of_visible_spot_nodes_only_targets_spot_unless_it_describes_the_machine(
     spot: JSON, other: JSON, *, targets: bool
 ) -> None:
     nodes = view({EKS: "s", MARK: "SPOT", **spot}, {EKS: "o", MARK: "ON_DEMAND", **other})
@@ -283,7 +313,7 @@ def test_selecting_a_label_of_spot_nodes_only_targets_spot_unless_it_describes_t
     assert isinstance(targeting, Target) is targets
     if targets:
         result, _, _ = placed(rule_pod(nodeSelector=spot), nodes, rule(ALL))
-        assert result["spec"]["nodeSelector"] == spot
+        assert result["spec"]["nodeSelector"] == {**spot, MARK: "SPOT"}  # unseen on-demand nodes may have the label
 
 
 def test_a_label_does_not_target_spot_if_all_nodes_are_spot() -> None:

@@ -15,6 +15,7 @@ import yaml
 
 from tests.builders import BUNDLE
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.provider import readers_by_resource
 from webhook.documents import Document
 from webhook.offline.manifests.objects import Manifest
 from webhook.offline.manifests.state import view_of
@@ -89,6 +90,7 @@ def fields_of(provider: Provider, row: JSON) -> JSON:
     if "with" in row or not readers:
         pool = joined(provider, row, *row.get("with", ()))
     else:
-        (reader,) = readers
+        ((group, resource),) = {(reader.group, reader.resource) for reader in readers}
+        reader = readers_by_resource([provider])[group, resource]
         pool = reader.read({"metadata": {"name": "a", "namespace": "team"}, **row})
     return {field: plain(getattr(pool, field)) for field in row["read"]}

@@ -47,6 +47,13 @@ def seconds(targeting: Target | NotTargeting) -> int:
     return budget.seconds
 
 
+def test_CKS_lists_the_resources_that_nodes_report() -> None:
+    types = PROVIDERS["cks"].instance_types
+    assert types.allocatable["turin-gp"]["memory"] == "1583297960Ki"
+    assert types.allocatable["gd-8xh100ib-i128"]["ephemeral-storage"] == "30003181568Ki"
+    assert all(types.gpu.match(name) is ("nvidia.com/gpu" in offered) for name, offered in types.allocatable.items())
+
+
 @pytest.mark.parametrize(
     "pod",
     [

@@ -26,10 +26,17 @@ TPU, NVIDIA = "google.com/tpu=present:NoSchedule", "nvidia.com/gpu=present:NoSch
 CKS_POOL = "compute.coreweave.com/node-pool"
 
 
+ON_EACH_CKS_POOL = "qos.coreweave.cloud/interruptable=true:NoExecute"
+
+
 def tolerated(pod: Pod, *pools: Pool) -> list[str]:
+    """Return the taints that the Pod tolerates, except the one that it always tolerates on CKS."""
     targeting = target(pod, *pools)
     assert isinstance(targeting, Target), targeting
-    return sorted(f"{toleration.key}={toleration.value}:{toleration.effect}" for toleration in targeting.tolerations)
+    taints = {f"{toleration.key}={toleration.value}:{toleration.effect}" for toleration in targeting.tolerations}
+    if any(pool.provider == "cks" for pool in targeting.pools or ()):
+        taints.remove(ON_EACH_CKS_POOL)
+    return sorted(taints)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +48,7 @@ def tolerated(pod: Pod, *pools: Pool) -> list[str]:
         ("spotInstance=yes:NoSchedule", True),
         ("capacity=PREEMPTIBLE:NoSchedule", True),
         ("interruptible=true:NoSchedule", True),
+        ("example.com/Interruptable:NoSchedule", True),
         ("pool=evictable:NoSchedule", True),
         ("dedicated=payments:NoExecute", False),
         ("team=not-interruptible:NoSchedule", False),
@@ -186,7 +194,8 @@ PLATFORMS = (
         (asking([expression(ARCH, "In", "amd64", "arm64")]), ["amd64", "arm", "unknown"]),
         (asking([expression(ARCH, "NotIn", "s390x")]), ["amd64", "arm", "unknown"]),
         (asking([expression(ARCH, "Exists")]), ["amd64", "unknown"]),
-        (asking([expression(ARCH, "In", "arm64")], [expression("a", "Exists")]), ["amd64", "unknown"]),
+        (asking([expression(ARCH, "In", "arm64")], [expression("a", "Exists")]), ["amd64", "arm", "unknown"]),
+        (asking([expression(ARCH, "Exists")], [expression("a", "Exists")]), ["amd64", "unknown"]),
         (asking(selector={OS: "windows"}), ["unknown", "windows"]),
         (asking(os={"name": "windows"}), ["unknown", "windows"]),
         (asking(os={"name": "linux"}, selector={ARCH: "arm64"}), ["arm", "unknown"]),
@@ -205,15 +214,32 @@ def test_an_architecture_taint_is_tolerated_for_pods_that_select_the_architectur
     Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment
     """
     pool = on("arm", {}, "kubernetes.io/arch=arm64:NoSchedule")
-    assert landing(asking(), pool) == []
-    assert landing(asking(selector={ARCH: "amd64"}), pool) == []
+    other = on("amd64", {ARCH: "amd64"})
+    assert landing(asking(), pool, other) == ["amd64"]
+    assert landing(asking(selector={ARCH: "amd64"}), pool, other) == ["amd64"]
     assert "kubernetes.io/arch=arm64:NoSchedule" in tolerated(asking(selector={ARCH: "arm64"}), pool)
+
+
+ARM = on("arm", {ARCH: "arm64"}, "kubernetes.io/arch=arm64:NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ((), ["arm"]),
+        ((other_pool(ALL["gke"], "paid", capacity=CapacityType.ON_DEMAND, labels={ARCH: "arm64"}),), ["arm"]),
+        ((other_pool(ALL["gke"], "paid", capacity=CapacityType.ON_DEMAND, labels={ARCH: "amd64"}),), []),
+        ((on("unknown", {}),), ["unknown"]),
+    ],
+)
+def test_all_pods_run_on_arm_if_all_pools_of_the_cluster_are_arm(others: tuple[Pool, ...], expected: list[str]) -> None:
+    assert landing(asking(), ARM, *others) == expected
+    assert ("kubernetes.io/arch=arm64:NoSchedule" in tolerated(asking(), ARM, *others)) is ("arm" in expected)
 
 
 @pytest.mark.parametrize(
     ("machine", "pod", "expected"),
     [
-        ("t2a-standard-4", asking(), None),
         ("c4a-standard-8", asking(selector={ARCH: "arm64"}), "kubernetes.io/arch=arm64:NoSchedule"),
         ("ct5lp-hightpu-4t", requesting("google.com/tpu"), TPU),
         ("a2-highgpu-1g", requesting("nvidia.com/gpu"), NVIDIA),
@@ -236,9 +262,9 @@ def test_taints_that_GKE_adds_to_a_pool_count_as_its_taints(machine: str, pod: P
         ("eks", ("unknown.large",), ""),
         ("aks", ("Standard_D4ps_v5", "Standard_B2pls_v2", "Standard_E4pds_v6"), "arm64"),
         ("aks", ("Standard_D4s_v5", "Standard_NP10s", "Standard_NC24ads_A100_v4"), "amd64"),
-        ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2"), "arm64"),
-        ("gke", ("t2d-standard-1", "c4d-standard-4"), "amd64"),
-        ("cks", ("cd-gp-a192-genoa",), ""),  # no published list
+        ("gke", ("t2a-standard-1", "c4a-highmem-4", "n4a-standard-2", "e4a-standard-8"), "arm64"),
+        ("gke", ("t2d-standard-1", "c4d-standard-4", "ek-standard-8"), "amd64"),
+        ("cks", ("cd-gp-a192-genoa", "gd-8xh100ib-i128"), "amd64"),
     ],
 )
 def test_the_architecture_of_instance_types(provider: str, types: tuple[str, ...], architecture: str) -> None:

@@ -117,6 +117,17 @@ def test_namespaces_have_their_labels_and_the_name_label(tmp_path: Path, provide
 
 
 @pytest.mark.parametrize(
+    ("spec", "first"),
+    [("{ordinals: {start: 5}}", 5), ("{}", 0), ("{ordinals: null}", 0), ("{ordinals: {start: x}}", None), ("[]", 0)],
+)
+def test_a_stateful_set_has_a_first_ordinal(
+    tmp_path: Path, providers: Mapping[str, Provider], spec: str, first: int | None
+) -> None:
+    view = load(tmp_path, providers, f"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: db}}\nspec: {spec}\n")
+    assert view.ordinal_starts.get("default/db") == first
+
+
+@pytest.mark.parametrize(
     ("labels", "shown"),
     [
         ("{compute.coreweave.com/node-pool: x}", {"cks"}),

@@ -69,9 +69,9 @@ A misspelt label of the platform's, a Deployment that asks for spot, and the las
     kubectl apply -f examples/deployment-misspelt-qos-label.yaml
     kubectl apply -f examples/web-on-spot.yaml && kubectl get pods -n shop -o wide
     kubectl delete -f examples/state/nodepool-h100-on-demand.yaml
-The same verdicts before anything is applied:
-    .venv/bin/spotgate check --kubeconfig $KUBECONFIG examples
-docs/control-plane.md has more to type. Nothing is pulled and nothing runs: Nodes and the Pods on them are fake,
+The verdicts on both Deployments, without applying them:
+    .venv/bin/spotgate check --kubeconfig $KUBECONFIG examples/deployment-misspelt-qos-label.yaml examples/web-on-spot.yaml
+docs/control-plane.md has more commands to try. Nothing is pulled and nothing runs: Nodes and the Pods on them are fake,
 Kubernetes {VERSION} and spotgate are not.
 What spotgate decides: {webhook.process.log}; what it counts: http://{webhook.ops}/metrics
 Logs of Kubernetes: {webhook.cluster.directory}/*.log

@@ -113,7 +113,9 @@ def test_the_printed_commands_work(running: Running) -> None:
     assert len(pods) == 6
     assert all(re.search(r" cpu-spot-\d ", line) for line in pods)
     assert "is the last on-demand fallback of GPU spot pool NodePool h100-spot" in running.typed(kept).stderr
-    assert "Fix for Deployment media/thumbnails at " in running.typed(checked).stdout
+    judged = running.typed(checked)
+    assert ("Fix: did you mean qos.coreweave.cloud/interruptable?" in judged.stdout, judged.stderr) == (True, "")
+    assert re.search(r"^\d objects: 1 deny", judged.stdout, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("nothing_left")

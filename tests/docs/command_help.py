@@ -87,6 +87,6 @@ def _section(name: str, text: str) -> str:
 def _table(head: str, rows: list[tuple[str, str]]) -> str:
     lines = [f"| {head} | |", "|---|---|"]
     for term, about in rows:
-        shown = term.replace("|", "\\|")
-        lines.append(f"| `{shown}` | {about} |")
+        values = term.replace("|", "`, `")  # in a table, some renderers show the backslash of an escaped | as well
+        lines.append(f"| `{values}` | {about} |")
     return "\n".join(lines)

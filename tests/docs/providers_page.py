@@ -62,6 +62,15 @@ def provider_table() -> str:
             "taints of a platform",
             lambda spec: _codes(f"{taint.key}={taint.value}:{taint.effect}" for taint in spec.platform_taints),
         ),
+        (
+            "capacity that ends by itself",
+            lambda spec: _lines(
+                (
+                    *(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels),
+                    *((spec.limited.ends,) if "limited" in spec.model_fields_set else ()),
+                )
+            ),
+        ),
         ("never tolerated", lambda spec: _codes(toleration.key for toleration in spec.never_tolerate)),
         ("GPU resources", lambda spec: _codes(spec.gpu.resources.patterns)),
         (
@@ -139,6 +148,7 @@ def node_pool_tables() -> str:
     kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
     rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
         ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
+        ("condition", lambda reader: _code(reader.when)),
         ("listed in", lambda reader: f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""),
         ("template of its machines", lambda reader: _code(reader.template.from_ if reader.template else None)),
         ("spot, on-demand", lambda reader: _of_machines(reader, _capacity)),
@@ -156,6 +166,7 @@ def node_pool_tables() -> str:
         ),
         ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
         ("labels", lambda reader: _code(reader.labels)),
+        ("pools without an object", lambda reader: _codes(reader.built_in)),
         ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
         ("zones", lambda reader: _code(reader.zones or reader.requirements)),
         ("cluster", _cluster),
@@ -193,7 +204,8 @@ def _capacity(machines: MachinesSpec) -> str:
         return ""
     where = _code(capacity.from_) or f"requirements on `{capacity.label}`"
     values = ", ".join(f"`{value}` {meant}" for value, meant in capacity.values.items())
-    return f"{where}: {values}; else {capacity.default}"
+    limited = f"; limited where {_code(capacity.limited)}" if capacity.limited else ""
+    return f"{where}: {values}; else {capacity.default}{limited}"
 
 
 def _size(reader: NodePoolReaderSpec) -> str:

@@ -89,7 +89,7 @@ def test_a_mistake_in_an_expression_has_file_line_and_field(tmp_path: Path) -> N
         (("        desired: spec.size.wanted\n", ""), "write `desired`, or `sizedBy`"),
         (
             ("values: {preemptible: spot", "values: {preemptible: sopt"),
-            "'sopt' is not one of spot, on-demand, both or unknown",
+            "'sopt' is not one of spot, on-demand, both, limited or unknown",
         ),
         (
             ("        limit: spec.lease.warning", "        limits: spec.lease.warning"),

@@ -54,11 +54,12 @@ def test_additions_match_the_surrounding_style(case: str) -> None:
     assert change(edit["before"], ALTERING[edit["alter"]]) == edit["after"]
 
 
-def test_a_merged_scalar_is_overridden_locally() -> None:
+@pytest.mark.parametrize("key", ["<<", "!!merge <<"])  # yq writes the tag
+def test_a_merged_scalar_is_overridden_locally(key: str) -> None:
     def longer(thing: JSON) -> None:
         thing["spec"]["grace"] = 60
 
-    source = "base: &base\n  grace: 30\nspec:\n  <<: *base\n  a: 1\n"
+    source = f"base: &base\n  grace: 30\nspec:\n  {key}: *base\n  a: 1\n"
     assert change(source, longer) == source + "  grace: 60\n"
 
 
@@ -249,7 +250,7 @@ def test_a_scalar_of_any_document_can_be_replaced(data: st.DataObject, source: s
 
 YAML = [": ", "- ", "\n  ", "#c\n", "|\n ", ">-\n  ", "&x ", "*x", "<<: ", "!!str ", "null", "---\n", "...\n"]
 ODD = ["%TAG !k! tag:yaml.org,2002:\n---\n", "\x85", "\u2028", "\ufeff", "\x7f", "\\u", "\\ud83d", "\\ude00"]
-pieces = st.sampled_from([*"ab{}[],?'\"\n\r", *YAML, *ODD])
+pieces = st.sampled_from([*"ab{}[],?'\"\n\r", "!!merge ", *YAML, *ODD])
 
 
 @settings(deadline=None)

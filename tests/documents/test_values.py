@@ -141,6 +141,8 @@ def test_a_key_without_a_text_form_is_rejected(key: str) -> None:
         ("b:\n  <<: {k: 1}\n  <<: {k: 2}\n", {"b": {"k": 2}}),
         ("a: &x {k: {z: 1}}\nb:\n  <<: *x\n", {"a": {"k": {"z": 1}}, "b": {"k": {"z": 1}}}),
         ("b:\n  '<<': 1\n", {"b": {"<<": 1}}),
+        ("a: &x {k: 1}\nb:\n  !!merge <<: *x\n  j: 2\n", {"a": {"k": 1}, "b": {"k": 1, "j": 2}}),
+        ("b: {!!merge <<: [{k: 1}], j: 2}\n", {"b": {"k": 1, "j": 2}}),
     ],
 )
 def test_anchors_and_merge_keys_expand_as_in_go(text: str, value: JSONValue) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.builders import BUNDLE, NOW, Admission, answered, cluster, defaulted, response, review
+from tests.builders import BUNDLE, NOW, Admission, answered, cluster, defaulted, embedded, response, review, workload_at
 from tests.engine import scheduler
 from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
@@ -34,25 +34,18 @@ ANNOTATIONS = {
 pods = strategies.pods(labels=LABELS, annotations=ANNOTATIONS)
 
 
-def embedded(path: str, template: Any) -> JSON:
-    """Return an object with a pod template at a path such as ``spec.tasks[*].template``."""
-    value = template
-    for segment in reversed(path.split(".")):
-        if segment.endswith("[*]"):
-            value = {segment.removesuffix("[*]"): [value]}
-        else:
-            value = {"Worker" if segment == "*" else segment: value}
-    return {"metadata": {"name": "x"}, **value}
-
-
 PATHS = [
-    (f"{workload.group}/{workload.resource}".lstrip("/"), path.text)
+    (f"{workload.group}/{workload.resource}".lstrip("/"), path)
     for workload in BUNDLE.index.workloads.values()
     for path in workload.paths
 ]
 objects: st.SearchStrategy[tuple[str, JSON]] = st.one_of(
     pods.map(lambda pod: ("pods", pod)),
-    st.builds(lambda place, pod: (place[0], embedded(place[1], pod)), st.sampled_from(PATHS), pods),
+    st.builds(
+        lambda place, pod: (place[0], workload_at(place[1], pod)),
+        st.sampled_from(PATHS),
+        pods,
+    ),
     strategies.node_pool_named("p0").map(lambda pool: (NODE_POOLS, pool)),
     strategies.json_values().map(lambda value: ("nodes", {"metadata": value})),
 )
@@ -74,7 +67,7 @@ def test_I7_no_object_crashes_the_engine(
             answer = response(body, phase, view)
             assert answer["allowed"] or answer["status"]["message"]
             offline = Context(phase=phase, now=NOW, view=view, offline=True, patch_templates=True, trace=True)
-            decide(decode_review(body), BUNDLE.index, offline)
+            assert not decide(decode_review(body), BUNDLE.index, offline).failures
 
 
 reserved_keys = st.builds(

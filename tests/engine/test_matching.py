@@ -208,7 +208,7 @@ def test_mutation_changes_nothing_if_the_match_is_indeterminate() -> None:
     assert mutate(judging, request(POD), offline=True, view=VIEW).patch
     (finding,) = validate(judging, request(POD), offline=True).findings
     assert finding.outcome is Outcome.INDETERMINATE
-    assert finding.detail == "Nothing was injected. As it is: no toleration."
+    assert finding.detail == "The policy injected nothing. As it is: no toleration."
 
 
 def test_the_trace_explains_why_a_policy_was_skipped() -> None:

@@ -160,6 +160,8 @@ def run(target: Target, data: bytes, folder: Path) -> None:
     if "Traceback (most recent call last)" in err:
         errors = re.findall(r"(?m)^([\w.]+)(?::|$)", err)  # the last one is the command line's
         raise FaultError(f"{errors[-2:-1]} at {_OF_SPOTGATE.findall(err)[-1:]}", err)
+    if bugs := re.findall(r"because of a bug in spotgate.*|object/internal-error", out + err):
+        raise FaultError(bugs[0], err)
     if problem := _problem(arguments[0], code, out, err, data):
         raise FaultError(problem, f"spotgate {' '.join(arguments)}: exit code {code}\n{out:.2000}\n{err:.2000}")
 

@@ -41,7 +41,8 @@ def test_the_build_includes_what_the_webhook_injects(shell: Shell, repo: Path, k
 
     assert (built.returncode, built.stderr) == (0, "")
     assert pod_spec(built)["tolerations"] == [
-        {"key": "shop.example/spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+        {"key": "shop.example/spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+        {"key": "qos.coreweave.cloud/interruptable", "operator": "Equal", "value": "true", "effect": "NoExecute"},
     ]
     assert "config.kubernetes.io" not in built.stdout
     checked = shell(f"{BUILD} | spotgate check --state cluster -", repo, kustomize)

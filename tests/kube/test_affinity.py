@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import expression
-from webhook.kube.affinity import REQUIRED, Tristate, admits, constrained, describe, terms_of, unmet_constraint
+from webhook.kube.affinity import (
+    REQUIRED,
+    Tristate,
+    admits,
+    constrained,
+    contradiction,
+    describe,
+    terms_of,
+    unmet_constraint,
+)
 from webhook.kube.pod import PodSpec, Requirement
 
 NO, UNKNOWN, YES = Tristate.NO, Tristate.UNKNOWN, Tristate.YES
@@ -157,6 +166,45 @@ def test_a_mismatch_names_the_field_and_its_requirement(
 def test_a_requirement_is_described_in_kubernetes_words() -> None:
     assert describe(Requirement("a/b", "In", ("x", "y"))) == "a/b In [x, y]"
     assert describe(Requirement("a/b", "Exists")) == "a/b Exists"
+
+
+SPOT, ABSENT = expression("spot", "In", "true"), expression("spot", "DoesNotExist")
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms", "text"),
+    [
+        (None, [[ABSENT, SPOT]], "spot DoesNotExist, contradicting spot In [true]"),
+        ({"spot": "true"}, [[OTHER, ABSENT]], "spot In [true], contradicting spot DoesNotExist"),
+        ({"spot": "true"}, [[expression("spot", "In", "false")]], "spot In [true], contradicting spot In [false]"),
+        (
+            None,
+            [[SPOT, expression("spot", "NotIn", "true", "x")]],
+            "spot In [true], contradicting spot NotIn [true, x]",
+        ),
+        (None, [[expression("spot", "Exists"), ABSENT]], "spot Exists, contradicting spot DoesNotExist"),
+        (None, [[ABSENT, expression("spot", "Gt", "4")]], "spot DoesNotExist, contradicting spot Gt [4]"),
+        (None, [[expression("cpus", "In", "4"), expression("cpus", "Gt", "4")]], ""),
+        (None, [[SPOT, ABSENT], [SPOT]], ""),
+        (
+            None,
+            [[expression("spot", "NotIn", "true"), SPOT, ABSENT]],
+            "spot NotIn [true], contradicting spot In [true], contradicting spot DoesNotExist",
+        ),
+        (None, [[SPOT, expression("spot", "In", "true", "false")]], ""),
+        (None, [[ABSENT, expression("spot", "NotIn", "true")]], ""),
+        (None, [[SPOT, expression("other", "DoesNotExist")]], ""),
+        (None, [[SPOT, expression("spot", "Resembles", "x")]], ""),
+        (None, [], ""),
+        ({"spot": "true"}, None, ""),
+    ],
+)
+def test_requirements_of_one_key_that_no_node_meets_contradict_each_other(
+    selector: dict[str, str] | None, terms: list[list[Any]] | None, text: str
+) -> None:
+    spec = spec_of(selector, None if terms is None else [{"matchExpressions": term} for term in terms])
+    assert contradiction(spec) == text
+    assert not text or admits(terms_of(spec), {}) is NO
 
 
 _KEYS = ("a", "b", "c")

@@ -103,9 +103,23 @@ def test_a_clique_has_labels_next_to_its_spec() -> None:
     assert pod.field("spec.nodeSelector") == "spec.template.cliques[0].spec.podSpec.nodeSelector"
 
 
+@pytest.mark.parametrize("wrong", [True, [{}], "x"])
+def test_a_value_of_the_wrong_type_above_the_spec_is_kept_for_the_pod_parser(wrong: Any) -> None:
+    (pod,) = pods_of("grove.io", "podcliquesets", {"template": {"cliques": [{"name": "decode", "spec": wrong}]}})
+    assert pod.value["spec"] == wrong
+
+
 def test_fields_that_knative_rejects_are_not_written() -> None:
     (pod,) = pods_of("serving.knative.dev", "services", {"template": {"spec": {"containers": [{}]}}})
     assert moved(pod, ("/spec/nodeSelector", {"a": "b"})) == []
+
+
+def test_the_listener_of_github_runners_is_not_placed() -> None:
+    spec = {"template": {"spec": {}}, "listenerTemplate": {"metadata": {"labels": SPOT}}}
+    runner, listener = pods_of("actions.github.com", "autoscalingrunnersets", spec)
+    assert moved(runner, ("/spec/nodeSelector", {"a": "b"})) == [("/spec/template/spec/nodeSelector", {"a": "b"})]
+    assert listener.value["metadata"] == {"labels": SPOT}
+    assert moved(listener, ("/spec/nodeSelector", {"a": "b"}), ("/spec/terminationGracePeriodSeconds", 60)) == []
 
 
 @pytest.mark.parametrize("wrong", [7, [1], "x"])

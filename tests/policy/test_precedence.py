@@ -39,6 +39,7 @@ POD: Final[JSON] = {
         "terminationGracePeriodSeconds": 900,
         "containers": [{"name": "a"}],
         "nodeSelector": {"compute.coreweave.com/node-pool": "spot"},
+        "tolerations": [{"key": "qos.coreweave.cloud/interruptable", "operator": "Exists"}],
     },
 }
 """A Pod whose grace period is over the budget of every policy of the kind."""

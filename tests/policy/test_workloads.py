@@ -59,14 +59,15 @@ def test_a_teams_templates_are_added_to_the_shipped_ones(tmp_path: Path, own: st
 
 def test_several_documents_are_merged_and_the_last_pod_owner_wins(tmp_path: Path) -> None:
     item = "    - {group: ml.acme.example, kind: Training, resource: trainings, templates: [%s]%s}\n"
-    owner = ", podOwner: {apiVersion: batch/v1, kind: Job}"
+    owner = ", podOwner: {apiVersion: batch/v1, kind: Job}, restartPolicy: Never"
     loaded = workloads(
         tmp_path, OWN % "a", item % ("spec.a", ""), item % ("spec.b", owner), OWN % "b", item % ("spec.c", "")
     )
     training = loaded["ml.acme.example", "trainings"]
-    assert (paths(training), training.pod_owner) == (
+    assert (paths(training), training.pod_owner, training.restart_policy) == (
         ["spec.a", "spec.b", "spec.c"],
         OwnerReference(kind="Job", apiVersion="batch/v1"),
+        "Never",
     )
 
 

@@ -19,7 +19,7 @@ another one. An example has:
                       ``remedy``
 ``trace``             steps of the trace, in this order
 
-Without an object, the policy is only loaded. ``why`` is a comment.
+Without an object, the policy is only loaded. ``why`` is a comment. Other members of the file hold YAML anchors.
 """
 
 from __future__ import annotations

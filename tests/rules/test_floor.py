@@ -80,4 +80,4 @@ def workload(floor: str, kind: str) -> JSON:
 def test_a_template_gets_only_tolerations(kind: str) -> None:
     patch = decision_on(workload("2 + 20%", kind), Phase.MUTATE, RUNNING, patch_templates=True).patch
     placing = [operation.path for operation in patch if operation.policy == "spot-placement"]
-    assert placing == ["/spec/template/spec/tolerations"]
+    assert placing == ["/spec/template/spec/tolerations", "/spec/template/spec/tolerations/-"]

@@ -62,7 +62,7 @@ def context(phase: Phase = Phase.MUTATE, **changes: Any) -> Context:
 def owned_pod(*, labels: JSON, owner: tuple[str, str], app: JSON) -> JSON:
     """Return a Pod with the default grace period."""
     metadata: JSON = {"name": "web", "namespace": "team-a", "labels": labels, "ownerReferences": owned_by(*owner)}
-    spec = {"containers": [{"name": "app", **app}], "terminationGracePeriodSeconds": 30}
+    spec = {"restartPolicy": "Never", "containers": [{"name": "app", **app}], "terminationGracePeriodSeconds": 30}
     return {"metadata": metadata, "spec": spec}
 
 

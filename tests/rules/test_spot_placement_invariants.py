@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from hypothesis import given
@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.builders import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.placement import JSON, PREFERRED, SPOT, changes, placed, pod_of, required, rule, violation_of
+from webhook.capacity.placement.feasible import demands_spot
 from webhook.capacity.placement.target import Target, target_of
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.kube.affinity import Tristate, admits, terms_of
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Pod
 
-_keys = st.sampled_from((POOL_LABEL, "example.com/tier", "example.com/team", "kubernetes.io/arch"))
-_values = st.sampled_from(("spot", "paid", "p0", "p1", "p2", "amd64"))
+ARCH, OS = "kubernetes.io/arch", "kubernetes.io/os"
+_keys = st.sampled_from((POOL_LABEL, "karpenter.sh/capacity-type", "example.com/tier", "example.com/team", ARCH))
+_values = st.sampled_from(("spot", "paid", "p0", "p1", "p2", "amd64", "arm64"))
 _expressions = st.builds(expression, _keys, st.sampled_from(("In", "NotIn")), _values) | st.builds(
     expression, _keys, st.sampled_from(("Exists", "DoesNotExist"))
 )
@@ -71,7 +73,7 @@ _other_shape = st.tuples(
         (CapacityType.SPOT, CapacityType.SPOT, CapacityType.BOTH, CapacityType.ON_DEMAND, CapacityType.UNKNOWN)
     ),
     st.sampled_from((Gpu.YES, Gpu.NO, Gpu.ANY)),
-    _labels,
+    _labels | _labels.map(lambda labels: {**labels, ARCH: "arm64"}),
     st.lists(_taints, max_size=2, unique=True),
 )
 
@@ -130,14 +132,9 @@ def test_mutation_only_adds_fields_and_does_not_change_the_target(
     if not isinstance(before, Target):
         assert patch == []
         return
-    assert (after.because, after.preferred, after.providers, after.pools, after.nodes, after.gpu) == (
-        before.because,
-        before.preferred,
-        before.providers,
-        before.pools,
-        before.nodes,
-        before.gpu,
-    )
+    assert isinstance(after, Target)
+    for field in ("preferred", "by_preference", "providers", "pools", "nodes", "gpu", "tolerations"):
+        assert getattr(after, field) == getattr(before, field), field
     spec, given_spec = result["spec"], pod["spec"]
     assert given_spec.get("nodeSelector", {}).items() <= spec.get("nodeSelector", {}).items()
     count = len(given_spec.get("tolerations", ()))
@@ -149,10 +146,10 @@ def test_mutation_only_adds_fields_and_does_not_change_the_target(
 
 
 @given(_pods, _pools, _spot_shown, _namespaces)
-def test_a_placed_pod_runs_only_on_its_pools(
+def test_a_placed_pod_runs_on_the_spot_nodes_that_can_run_it_and_on_no_other(
     pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON
 ) -> None:
-    _assert_runs_on_pools(pod, pools, spot_shown, namespace)
+    _assert_runs_on_target(pod, pools, spot_shown, namespace)
 
 
 _one_of_each = st.tuples(*(st.tuples(st.just(provider), _other_shape) for provider in (EKS, KARPENTER, KARPENTER))).map(
@@ -166,32 +163,79 @@ def test_a_pod_for_several_providers_runs_on_each_of_their_pools_and_nowhere_els
     own: JSON,
     pools: tuple[Pool, ...],
 ) -> None:
-    _assert_runs_on_pools(pod_of(labels=SPOT, gpu=gpu, **own), pools, (), {})
+    _assert_runs_on_target(pod_of(labels=SPOT, gpu=gpu, **own), pools, (), {})
 
 
-def _assert_runs_on_pools(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON) -> None:
-    """Assert which nodes admit the Pod after mutation, if they have only their known labels."""
+class _Machine(NamedTuple):
+    """A node with all of its labels and taints, whether its GPUs are enough, and whether it is in the Pod's target."""
+
+    provider: Provider
+    labels: JSON
+    taints: tuple[Taint, ...]
+    spot: bool
+    fits: bool = True
+    ours: bool = False
+
+    def selected_by(self, pod: Pod) -> bool:
+        terms = terms_of(pod.spec)
+        return admits(terms, self.labels, {need.key for term in terms for need in term.requirements}) is Tristate.YES
+
+    def runs(self, pod: Pod) -> bool:
+        hard = (taint for taint in self.taints if taint.key and taint.effect in HARD_EFFECTS)
+        tolerations = pod.spec.tolerations or ()
+        tolerated = all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in hard)
+        return self.fits and tolerated and self.selected_by(pod)
+
+
+def _assert_runs_on_target(pod: JSON, pools: tuple[Pool, ...], spot_shown: tuple[str, ...], namespace: JSON) -> None:
+    """Assert which nodes can run the Pod after mutation."""
     view = view_of(*pools, spot_shown=spot_shown, namespace=namespace)
-    before = _target(pod, view, tolerating=False)
+    target = _target(pod, view, tolerating=False)
     result, _, violations = placed(pod, view, rule(ALL))
-    if not isinstance(before, Target) or before.preferred or not before.pools or violations or _keeps(pod):
+    if not isinstance(target, Target) or not target.nodes or target.by_preference or violations or _keeps(pod):
         return
-    own, final = _decoded(pod).spec, _decoded(result).spec
-    marks = {label.key for provider in ALL.values() for label in provider.spot_node_labels}
-    keys = {key for pool in pools for key in pool.labels} | {"kubernetes.io/arch"} | marks
-    for name in set(spot_shown).difference(pool.provider for pool in pools):
-        label = ALL[name].spot_node_labels[0]
-        lands = any(nodes.pool is None and nodes.provider.name == name for nodes in before.nodes)
-        spot = {label.key: label.value, "kubernetes.io/arch": "amd64"}
-        assert admits(terms_of(final), spot, keys) is (admits(terms_of(own), spot, keys) if lands else Tristate.NO)
-        assert admits(terms_of(final), {"kubernetes.io/arch": "amd64"}, keys) is Tristate.NO
-    for pool, labels, is_spot in _nodes(pools):
-        ours = is_spot and any(pool is target_pool for target_pool in before.pools)
-        admitted = admits(terms_of(final), labels, keys)
-        assert admitted is (admits(terms_of(own), labels, keys) if ours else Tristate.NO)
-        for taint in pool.taints if ours else ():
-            if taint.key and taint.effect in HARD_EFFECTS and taint.key != "is_gpu":
-                assert any(tolerates(toleration, taint) for toleration in final.tolerations or ())
+    own, final = _decoded(pod), _decoded(result)
+    usual = {ARCH: "amd64", OS: own.spec.os.name if own.spec.os else "linux"}
+    names = set(spot_shown) - {pool.provider for pool in pools}
+    for machine in (*_visible(pools, target, usual), *_unseen(names, target)):
+        ran, runs = machine.runs(own), machine.runs(final)
+        if machine.ours:
+            assert runs is machine.selected_by(own)
+        elif target.preferred and machine.spot:
+            assert runs <= ran
+        elif target.preferred:  # It may lose only nodes of a foreign platform.
+            assert runs >= ran or not usual.items() <= machine.labels.items()
+        elif machine.spot and ran:  # The Pod itself demands spot, and tolerates the taints.
+            own_label = all(demands_spot(term, machine.provider) for term in terms_of(own.spec))
+            forbidden = any(map(machine.provider.is_forbidden, machine.taints))
+            assert runs <= (own_label or forbidden)
+        else:
+            assert not runs
+
+
+def _visible(pools: tuple[Pool, ...], target: Target, usual: JSON) -> Iterator[_Machine]:
+    """Yield each kind of node of each pool. They have the usual platform, unless the pool says otherwise."""
+    for pool in pools:
+        provider, fits = ALL[pool.provider], not (target.gpu and pool.gpu is Gpu.NO)
+        labels = {**usual, **pool.labels}
+        marks = {label.key: label.value for label in provider.spot_node_labels}
+        if pool.spot or (pool.capacity is CapacityType.BOTH and marks):
+            ours = any(pool is nodes.pool for nodes in target.nodes)
+            yield _Machine(provider, {**labels, **marks}, pool.taints, spot=True, fits=fits, ours=ours)
+        if not pool.spot:
+            yield _Machine(provider, labels, pool.taints, spot=False, fits=fits)
+
+
+def _unseen(names: set[str], target: Target) -> Iterator[_Machine]:
+    """Yield each kind of node of invisible pools of these providers."""
+    for provider in map(ALL.__getitem__, names):
+        marks = {label.key: label.value for label in provider.spot_node_labels}
+        fit = [nodes for nodes in target.nodes if nodes.pool is None and nodes.provider is provider]
+        for arch, system in (("amd64", "linux"), ("arm64", "linux"), ("amd64", "windows")):
+            ours = any((nodes.only(ARCH), nodes.only(OS)) == (arch, system) for nodes in fit)
+            labels = {ARCH: arch, OS: system, provider.pool_name_label: "unseen"}
+            yield _Machine(provider, {**labels, **marks}, provider.spot_taints, spot=True, ours=ours)
+            yield _Machine(provider, labels, (), spot=False)
 
 
 def _decoded(pod: JSON) -> Pod:
@@ -200,17 +244,6 @@ def _decoded(pod: JSON) -> Pod:
 
 def _keeps(pod: JSON) -> bool:
     return "spotgate.dev/keep" in pod["metadata"].get("annotations", {})
-
-
-def _nodes(pools: tuple[Pool, ...]) -> Iterator[tuple[Pool, JSON, bool]]:
-    """Yield each kind of node of each pool, its labels, and whether it is spot."""
-    for pool in pools:
-        labels = {**pool.labels, "kubernetes.io/arch": "amd64"}
-        if pool.spot or pool.capacity is CapacityType.BOTH:
-            spot_labels = {label.key: label.value for label in ALL[pool.provider].spot_node_labels}
-            yield pool, {**labels, **spot_labels}, True
-        if not pool.spot:
-            yield pool, labels, False
 
 
 def test_too_many_combined_terms_are_a_finding_and_not_injected() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import pytest
@@ -200,21 +201,43 @@ def test_P2_a_request_sees_one_bundle(start: Start) -> None:
 # Bugs ---------------------------------------------------------------------------------------------------------------
 
 
-def test_I7_R1_a_bug_is_http_500_with_the_uid_and_the_next_is_answered(start: Start) -> None:
+def test_I7_a_bug_in_a_policy_is_a_finding_and_one_log_line_a_second(start: Start) -> None:
     served = start(bundle_of(fail))
+    assert served.metric("spotgate_policy_errors_total", policy="test-policy") == 0
+    begun = monotonic()
+    answers = [served.post() for _ in range(20)]
+    eventually(lambda: served.metric("spotgate_policy_errors_total", policy="test-policy") == 20)
+    assert [(answer.status, answer.allowed) for answer in answers] == [(200, False)] * 20
+    assert "object/internal-error" in answers[0].json["response"]["status"]["message"]
+    assert served.metric("spotgate_errors_total", phase="validate") == 0
+    failed = served.log("policy failed")
+    assert len(failed) <= 1 + monotonic() - begun
+    assert failed[0]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
+    assert (failed[0]["policy"], failed[0]["error"]) == ("test-policy", "KeyError")
+    assert "test_app.py" in failed[0]["where"][-1]
+    assert failed[0]["where"][-1].endswith(" fail")
+    assert "registry.example.com" not in served.text_of_log()
+
+
+def test_I7_R1_another_bug_is_http_500_with_the_uid_and_the_next_is_answered(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = start()
     connection = served.connection()
+    monkeypatch.setattr("webhook.server.app.decide_on", lambda *_: int("hunter2"))
     answer = served.post(over=connection)
     assert answer.status == 500
     assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
     assert answer.json["response"]["allowed"] is False
-    served.replica.webhook.snapshot = Snapshot(bundle_of(), Known())
+    monkeypatch.undo()
     assert served.post(over=connection).allowed
     connection.close()
     assert served.metric("spotgate_errors_total", phase="validate") == 1
+    assert "hunter2" not in served.text_of_log()
     bug = served.log("bug")[0]
-    assert bug["error"] == "KeyError"
+    assert bug["error"] == "ValueError"
     assert "test_app.py" in bug["where"][-1]
-    assert bug["where"][-1].endswith(" fail")
+    assert bug["where"][-1].endswith(" <lambda>")
 
 
 # The log ------------------------------------------------------------------------------------------------------------

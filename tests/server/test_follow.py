@@ -12,6 +12,7 @@ import pytest
 
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Client, Known, bundle_of
 from webhook.cluster.api import Api, ApiError
+from webhook.kube.references import KINDS
 from webhook.server.app import Snapshot
 from webhook.server.follow import LiveCluster
 from webhook.server.lifecycle import Replica, Stop
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aiohttp
+
+
+WATCHES = 2 + len(KINDS)
+"""The watches of one bundle without providers: Namespaces, Nodes, and the objects that Pods name."""
 
 
 @pytest.fixture(autouse=True)
@@ -128,18 +133,18 @@ async def test_policies_are_not_loaded_until_the_cluster_is_known() -> None:
 async def test_new_policies_wait_for_their_state_while_the_old_ones_decide() -> None:
     async with running() as it:
         it.api.open.set()
-        await until(lambda: it.used and it.api.watches == 2)  # Namespaces and Nodes
+        await until(lambda: it.used and it.api.watches == WATCHES)
         it.api.open.clear()
         it.cluster.offer(snapshot("second"))
         await asyncio.sleep(0.05)
         assert it.hashes == ["first"]
         assert it.cluster.waits_for == ""
-        assert it.api.watches == 2  # for the first
+        assert it.api.watches == WATCHES  # for the first
         it.api.open.set()
         await until(lambda: len(it.used) == 2)
         assert it.hashes == ["first", "second"]
         assert it.used[0].state is not it.used[1].state
-        await until(lambda: it.api.watches == 2)  # for the second
+        await until(lambda: it.api.watches == WATCHES)  # for the second
 
 
 async def test_newer_policies_replace_waiting_ones() -> None:
@@ -152,7 +157,7 @@ async def test_newer_policies_replace_waiting_ones() -> None:
         await until(lambda: it.used)
         await asyncio.sleep(0.05)
         assert it.hashes == ["third"]
-        await until(lambda: it.api.watches == 2)
+        await until(lambda: it.api.watches == WATCHES)
 
 
 async def test_a_replica_without_cluster_state_answers_but_is_not_ready(tmp_path: Path) -> None:

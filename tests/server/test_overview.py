@@ -76,6 +76,16 @@ def test_the_page_shows_bundle_policies_decisions_pools_and_certificate(start: S
     assert "hush" not in text
 
 
+def test_a_pool_with_an_object_is_not_listed_again_by_its_nodes(start: Start) -> None:
+    groups = tuple(pool_of(name, kind="node group", pool_name=name) for name in ("listed", "unlisted", ""))
+    view = ClusterView(pools=(pool_of("listed", pool_name="listed"),), node_groups=groups)
+    text = page_text(start(state=FixedState(view)))
+    assert text.count(" listed cks ") == 1
+    _, _, by_nodes = text.partition("Known only from their Nodes")
+    assert "unlisted cks node group" in by_nodes
+    assert "(without a name) cks node group" in by_nodes
+
+
 def test_the_page_shows_unknown_state_with_reasons(spawn: Spawn, tmp_path: Path) -> None:
     served = spawn()
     put(tmp_path / "policies" / "policy.yaml", "kind: [")

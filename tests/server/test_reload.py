@@ -274,7 +274,9 @@ def test_P1_a_bundle_that_fails_its_self_test_is_not_loaded(start: Start, tmp_pa
     put(tmp_path / "file", "1!")
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert served.ops("/version").json["bundle"] == "good"
-    assert served.log("policies not loaded")[0]["error"] == "ValueError"
+    (problem,) = set(served.log("policies not loaded")[0]["problems"])
+    assert "policy bad couldn't judge the object" in problem
+    assert "ValueError at " in problem
     assert "the-secret" not in served.text_of_log()
     put(tmp_path / "file", "2!!")
     eventually(lambda: served.ops("/version").json["bundle"] == "better")

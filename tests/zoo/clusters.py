@@ -197,6 +197,6 @@ def _term(term: JSON) -> JSON:
     told: JSON = {}
     for each in term["matchExpressions"]:
         assert each["key"] not in told, f"two requirements on {each['key']}"
-        values = sorted(each["values"])
-        told[each["key"]] = {"In": values, "NotIn": {"notIn": values}}[each["operator"]]
+        values = sorted(each.get("values", []))
+        told[each["key"]] = {"In": values, "NotIn": {"notIn": values}, "DoesNotExist": {}}[each["operator"]]
     return told

@@ -1,8 +1,9 @@
-"""Make users' text safe to show, shorten lists, name types, and parse durations."""
+"""Make users' text safe to show, shorten lists, name types and code locations, and parse durations."""
 
 from __future__ import annotations
 
 import re
+import traceback
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
 LONG_LINE: Final = 1000
 """The width, in characters, that keeps an expression or a certificate on one line of YAML."""
+
+_FRAMES: Final = 20
+"""The frames of an exception to name. A recursion has a thousand."""
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -57,6 +61,12 @@ def described(value: object) -> str:
             return "text"
         case _:
             return "a list" if isinstance(value, list) else "a map"
+
+
+def frames_of(error: BaseException) -> tuple[str, ...]:
+    """Return the innermost frames of an exception, outermost first, without its text, which may quote an object."""
+    frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return tuple(f"{code.co_filename}:{line} {code.co_name}" for code, line in frames[-_FRAMES:])
 
 
 def go_duration(text: str) -> float | None:

@@ -15,6 +15,7 @@ from webhook.capacity.providers.nodes import NodeKind  # noqa: TC001 - msgspec r
 from webhook.capacity.providers.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
 from webhook.kube.autoscalers import Autoscaler  # noqa: TC001 - as above
 from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
+from webhook.kube.references import Reference  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):
@@ -57,6 +58,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         budgets: the PodDisruptionBudgets by namespace, without namespaces that have none; None if unknown.
         autoscalers: the autoscalers by namespace, from files only: a live cluster's autoscalers are not read.
         floor_controller: whether `spotgate controller` runs, so that Pods can wait for it.
+        references: the objects that Pods name, by `webhook.kube.references.key_of`; others are unknown.
         ordinal_starts: the first ordinal of each StatefulSet that was read for a request, by ``namespace/name``.
     """
 
@@ -74,6 +76,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None
     autoscalers: Mapping[str, tuple[Autoscaler, ...]] = msgspec.field(default_factory=dict)
     floor_controller: bool = False
+    references: Mapping[str, Reference] = msgspec.field(default_factory=dict)
     ordinal_starts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 

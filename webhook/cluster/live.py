@@ -1,6 +1,7 @@
 """Follow the state of a live cluster: node pools, Namespaces, and Nodes.
 
-Also follow PodDisruptionBudgets if a policy needs them. They are optional: if they can't be read, they are unknown.
+Also follow the objects that Pods name, and PodDisruptionBudgets if a policy needs them. They are optional: if they
+can't be read, they are unknown.
 
 `view` uses copies that watches keep up to date. While the API server is unreachable, the copies stay in use without a
 time limit, because node pools seldom change. `silence` returns their age. Requests that need the current state use
@@ -25,7 +26,9 @@ from webhook.cluster.resources import (
     all_namespaces,
     all_nodes,
     all_pools,
+    all_references,
     api_server_version,
+    references_by_key,
     unread,
 )
 from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.cluster.source import WatchedResource
     from webhook.kube.disruption import DisruptionBudget
+    from webhook.kube.references import Reference
 
 _COMPANY: Final = 0.005
 """Seconds that a fresh read waits for other requests to share it. Users can apply many node pools at the same time."""
@@ -58,6 +62,9 @@ class LiveState:
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
+        self._references = [Mirror(api, source, self._pace, self._forget_references) for source in all_references()]
+        self._last_references: dict[str, Reference] | None = None
+        self._optional: list[Mirror[Any]] = [*self._budgets, *self._references]
         self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
@@ -70,7 +77,7 @@ class LiveState:
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for mirror in (*self._needed, *self._budgets):
+            for mirror in (*self._needed, *self._optional):
                 group.create_task(mirror.run())
             group.create_task(self._follow_version())
 
@@ -82,7 +89,7 @@ class LiveState:
         """Return the resource that hasn't been read yet and the reason, or an empty string."""
         if self._synced.is_set():
             return ""
-        unknown = next((mirror for mirror in (*self._needed, *self._budgets) if not mirror.known), None)
+        unknown = next((mirror for mirror in (*self._needed, *self._optional) if not mirror.known), None)
         return unread(unknown.source, unknown.problem) if unknown is not None else "the API server's version is unknown"
 
     def silence(self) -> float:
@@ -143,6 +150,8 @@ class LiveState:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
+        if self._last_references is None:
+            self._last_references = references_by_key(mirror.items for mirror in self._references)
         return replace(
             with_pools(self._tally.view(), joined.pools if joined is not None else None),
             templates=joined.templates if joined is not None else (),
@@ -150,6 +159,7 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
+            references=self._last_references,
             budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
         )
 
@@ -157,12 +167,16 @@ class LiveState:
         self._last_parts = None
         self._forget_view()
 
+    def _forget_references(self) -> None:
+        self._last_references = None
+        self._forget_view()
+
     def _forget_view(self) -> None:
         self._view = None
         if (
             self._version_asked
             and all(mirror.known for mirror in self._needed)
-            and all(mirror.known or mirror.problem is not None for mirror in self._budgets)
+            and all(mirror.known or mirror.problem is not None for mirror in self._optional)
         ):
             self._synced.set()
 

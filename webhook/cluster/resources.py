@@ -15,7 +15,7 @@ from webhook.capacity.providers.joins import join, sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.cluster.api import ApiError
-from webhook.cluster.source import WatchedResource
+from webhook.cluster.source import Listing, WatchedResource
 from webhook.cluster.view import (
     by_namespace,
     labels_by_namespace,
@@ -26,9 +26,10 @@ from webhook.cluster.view import (
     with_pools,
 )
 from webhook.kube import disruption
+from webhook.kube.references import KINDS, Reference, key_of, reference_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
@@ -82,6 +83,26 @@ def all_budgets() -> WatchedResource[DisruptionBudget]:
     return WatchedResource(
         group=disruption.GROUP, resource=disruption.RESOURCE, read=lambda _, raw: disruption.decode_budget(raw)
     )
+
+
+def all_references() -> list[WatchedResource[Reference]]:
+    """Return the sources of the objects that Pods name. Clusters before Kubernetes 1.34 lack some of them."""
+    return [
+        WatchedResource(
+            group=group,
+            versions=versions,
+            resource=resource,
+            read=lambda _, raw: reference_from(msgspec.json.decode(raw)),
+            optional=bool(group),
+        )
+        for group, versions, resource in KINDS.values()
+    ]
+
+
+def references_by_key(items: Iterable[Mapping[ObjectKey, Reference]]) -> dict[str, Reference]:
+    """Return the references by `key_of`. ``items`` are those of `all_references`, in the same order."""
+    kinds = zip(KINDS, items, strict=True)
+    return {key_of(kind, *key): reference for kind, of_kind in kinds for key, reference in of_kind.items()}
 
 
 async def api_server_release(api: Api, seconds: float) -> str:
@@ -162,6 +183,9 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     budgets_by_key = await items(all_budgets()) if budgets else None
+    references = await asyncio.gather(
+        *(source.list(api, seconds) for source in all_references()), return_exceptions=True
+    )
     joined = join(item for pool in pools for item in (pool or {}).values())
     view = replace(
         with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
@@ -171,5 +195,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         why_unknown=why_unknown,
         remedy="permit the user to list them (see the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if budgets_by_key is None else by_namespace(budgets_by_key),
+        # They are optional: unknown claims and volumes exclude no pool.
+        references=references_by_key(found.items if isinstance(found, Listing) else {} for found in references),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

@@ -176,7 +176,10 @@ class Leader:
             view=view,
             assigned=capacity,
         )
-        return [operation.as_json() for operation in decide(request, self._index, context).patch]
+        decision = decide(request, self._index, context)
+        for failure in decision.failures:
+            log.error("policy failed", pod=f"{pod.namespace}/{pod.name}", problem=str(failure), where=failure.where)
+        return [operation.as_json() for operation in decision.patch]
 
     async def _patch(self, pod: FloorPod, operations: list[dict[str, Any]]) -> None:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

@@ -38,6 +38,7 @@ _CLOSING: Final = {"{{": "}}", "{%": "%}", "%{": "}"}
 """The opening delimiters of Helm, Jinja, and Terraform templates, and the closing ones."""
 _EXPRESSION: Final = re.compile(r"[ {-]*(\w*[eE]xpression): *([^ |>]|[|>][-+]? *\S)")
 _TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = f"{_TAG}merge"  # yq writes it before <<
 _TEXT: Final = frozenset({"!", f"{_TAG}str"})
 _TAGGED: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),
@@ -142,7 +143,7 @@ class YAMLReader:
         members: dict[str, JSONValue] = {}
         places: dict[str, int] = {}  # without merged keys
         while type(event := self._next()) is not MappingEndEvent:
-            if type(event) is ScalarEvent and event.value == "<<" and event.implicit[0]:
+            if type(event) is ScalarEvent and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
                 self._merge(members, depth)
                 continue
             key = self._key(event, depth)

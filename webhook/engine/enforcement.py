@@ -14,7 +14,7 @@ from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
-from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome
+from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome, Violation
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.subject import bounded_metadata
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterView
     from webhook.engine.index import Policy
-    from webhook.model.decision import Violation
+    from webhook.model.decision import Failure
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -98,6 +98,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         audit: the audit annotations of the decision; the builder adds the users who override a denial.
         only_warns: nothing is denied in this namespace.
         of_workload: the object has pod templates.
+        of_pool: the object is a node pool.
     """
 
     whole: Subject
@@ -105,6 +106,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
     audit: dict[str, str]
     only_warns: bool
     of_workload: bool
+    of_pool: bool
 
     def finding(
         self, policy: Policy, violation: Violation, subject: Subject, *, unknown_match: UnknownMatch | None
@@ -143,6 +145,18 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
             lowered=_why_lowered(policy, violation, subject) if self.context.trace else "",
             would_deny=would_deny,
         )
+
+    def internal_error(self, policy: Policy, failure: Failure, subject: Subject) -> Finding:
+        """Return the finding for a policy that failed: as for an unknown fact, at most a denial for a node pool."""
+        violation = Violation(
+            id="internal-error",
+            reason=failure.reason,
+            detail="All other policies judged it.",
+            fix="report the bug; until it is fixed, exempt the object from the policy",
+            outcome=Outcome.DENY if self.of_pool else policy.kind.unknown_outcome,
+            unknown=self.context.offline,
+        )
+        return replace(self.finding(policy, violation, subject, unknown_match=None), id="object/internal-error")
 
     def _why_never_denied(self, policy: Policy) -> str:
         """Return why the policy can't deny this request, or an empty string if it can."""
@@ -236,7 +250,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
     """Return the violation reworded as conditional: it counts only if the policy matches."""
     if policy.mutator is not None:
-        condition = "Nothing was injected. As it is"
+        condition = "The policy injected nothing. As it is"
     else:
         condition = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
     return replace(

@@ -11,25 +11,26 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
 from webhook.base.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
 from webhook.base.field_paths import field_path
+from webhook.base.text import frames_of
 from webhook.engine.enforcement import FindingBuilder, UnknownMatch
 from webhook.engine.matching import Matching
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Finding, Outcome, Trace, Violation
+from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Failure, Finding, Outcome, Trace, Violation
 from webhook.model.review import MalformedObjectError, changes_metadata_only
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
 from webhook.rules.subject import Subject, template_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from webhook.engine.index import Index, Policy, Route
     from webhook.kube.layouts import FoundTemplate
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
     from webhook.model.patch import Operation
     from webhook.model.review import Request
     from webhook.rules.context import Context
+    from webhook.rules.protocol import Mutator, Validator
 
 VIOLATIONS_AT_MOST: Final = 100
 """Violations of one policy on one object. Users can't read more, and 60,000 labels must not take seconds."""
+
+T = TypeVar("T")
 
 
 def decide(request: Request, index: Index, context: Context) -> Decision:
@@ -115,6 +119,7 @@ class _Evaluation:
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
         self.unknown = 0
+        self.failures: list[Failure] = []
 
     def judge(self) -> None:
         """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
@@ -150,6 +155,7 @@ class _Evaluation:
         self.findings.clear()
         self.operations.clear()
         self.audit.clear()
+        self.trace.policy = self.trace.where = ""  # no policy judges it
         self.trace.say("not judged: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
@@ -194,6 +200,7 @@ class _Evaluation:
             audit=self.audit,
             unknown=self.unknown,
             steps=tuple(self.trace.steps),
+            failures=tuple(self.failures),
         )
 
     def warn_in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
@@ -205,22 +212,21 @@ class _Evaluation:
         try:
             self._validate(named, self.subject)
         except (MalformedObjectError, OverBoundError) as error:
+            self.trace.policy = self.trace.where = ""
             self.trace.say("not judged: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
         """Report a break-glass annotation that none of the object's policies allows the user to write."""
         if not policies:
             return
-        namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
-        labels = self.subject.labels
-        looking = [
-            policy
-            for policy in policies
-            if not policy.matcher.why_not(self.namespace, namespace_labels, labels)
-            and not self.matching.decider(policy, self.subject)
-        ]
+        looking = [policy for policy in policies if self._contained(self._guards, policy, self.subject)]
         if finding := self._builder.break_glass_written(looking):
             self.findings.append(finding)
+
+    def _guards(self, policy: Policy, subject: Subject) -> bool:
+        namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
+        matches = not policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
+        return matches and not self.matching.decider(policy, subject)
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
@@ -252,7 +258,8 @@ class _Evaluation:
 
         If an UPDATE doesn't change a template, yield it only for policies that count its Pods.
         """
-        for template, subject in template_subjects(self.subject, workload, recounting=bool(counting)):
+        named = self.context.view.references
+        for template, subject in template_subjects(self.subject, workload, named, recounting=bool(counting)):
             if isinstance(subject, Subject):
                 yield template, subject
             elif subject is None:
@@ -278,37 +285,66 @@ class _Evaluation:
         """Apply the mutating policies to the subject's Pod, and return the operations."""
         editor: PodEditor | None = None
         for policy in policies:
-            if policy.mutator is None or not self._applies(policy, subject):
-                continue
-            if policy.enforcement is Outcome.AUDIT:
-                subject.trace.say("enforcement is audit: nothing is changed")
-                continue
-            if self._unknown_match(policy, subject):
-                continue
-            if editor is None:
-                editor = PodEditor(subject.pod)
-            editor.policy = policy.name
-            policy.mutator.mutate(subject, editor, self.context)
+            if policy.mutator is not None:
+                editor = self._contained(self._mutate_with, policy, subject, policy.mutator, editor) or editor
         return editor.operations if editor is not None else []
+
+    def _mutate_with(
+        self, policy: Policy, subject: Subject, mutator: Mutator, editor: PodEditor | None
+    ) -> PodEditor | None:
+        """Apply all changes of one policy, or none. Return the editor, if a policy needed one."""
+        if not self._applies(policy, subject):
+            return editor
+        if policy.enforcement is Outcome.AUDIT:
+            subject.trace.say("enforcement is audit: nothing is changed")
+            return editor
+        if self._unknown_match(policy, subject):
+            return editor
+        if editor is None:
+            editor = PodEditor(subject.pod)
+        editor.policy = policy.name
+        kept = len(editor.operations)
+        try:
+            mutator.mutate(subject, editor, self.context)
+        except Exception:
+            editor.undo(kept)
+            raise
+        return editor
 
     def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
         for policy in policies:
-            if policy.validator is None or not self._applies(policy, subject):
-                continue
-            for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-                unknown_match = self._unknown_match(policy, subject)
-                self.unknown += violation.unknown or unknown_match is not None
-                finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
-                # Several templates can inherit the same finding from the object: report it once.
-                if not subject.template or finding not in self.findings:
-                    self.findings.append(finding)
+            if policy.validator is not None:
+                self._contained(self._validate_with, policy, subject, policy.validator)
+
+    def _validate_with(self, policy: Policy, subject: Subject, validator: Validator) -> None:
+        if not self._applies(policy, subject):
+            return
+        for violation in islice(validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
+            unknown_match = self._unknown_match(policy, subject)
+            self.unknown += violation.unknown or unknown_match is not None
+            finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
+            # Several templates can inherit the same finding from the object: report it once.
+            if not subject.template or finding not in self.findings:
+                self.findings.append(finding)
+
+    def _contained(self, step: Callable[..., T], policy: Policy, subject: Subject, *more: object) -> T | None:
+        """Return the result of a step of one policy. If it fails, report that: the other policies still decide."""
+        try:
+            return step(policy, subject, *more)
+        except (MalformedObjectError, OverBoundError):
+            raise  # because of the object, for all policies
+        except Exception as error:  # noqa: BLE001 - any bug
+            failure = Failure(policy.name, type(error).__name__, frames_of(error))
+            self.failures.append(failure)
+            self.findings.append(self._builder.internal_error(policy, failure, subject))
+            return None
 
     def _applies(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy matches the subject, no other policy decides for it, and no exemption applies."""
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
-            self.trace.say("%s is a namespace of the provider's own: never touched", self.namespace)
+            self.trace.say("not evaluated: namespace %s belongs to the provider", self.namespace)
             return False
         if self.route.restricted or not policy.matcher.trivial:
             if why_not := self.matching.why_not(policy, subject):
@@ -354,6 +390,7 @@ class _Evaluation:
             audit=self.audit,
             only_warns=self.only_warns,
             of_workload=(self.request.resource.group, self.request.path) in self.index.workloads,
+            of_pool=(self.request.resource.group, self.request.resource.resource) in self.index.pools,
         )
 
     def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:

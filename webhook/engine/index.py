@@ -196,7 +196,7 @@ class Index:
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
         self.system_namespaces = SystemNamespaces(providers, own_namespace)
-        self._pools = frozenset(
+        self.pools = frozenset(
             (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
         )
         self._routes: dict[RouteKey, Route | None] = {}
@@ -274,6 +274,6 @@ class Index:
             guards,
             reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
             any(policy.restricted for policy in chosen),
-            (group, path) in self._pools or any(policy.kind.expressions for policy in chosen),
+            (group, path) in self.pools or any(policy.kind.expressions for policy in chosen),
             any(policy.standing is not ALONE for policy in chosen),
         )

@@ -55,11 +55,15 @@ class Term(msgspec.Struct, frozen=True):
             answer = min(answer, _holds(requirement, labels, absent))
             if answer is Tristate.NO:
                 break
-        return answer
+        return Tristate.NO if answer is Tristate.UNKNOWN and _conflict(self.requirements) else answer
 
     def demands(self, keys: Collection[str]) -> bool:
         """Return whether the term requires nodes to have a label with one of these keys."""
         return any(requirement.key in keys and requirement.operator in _POSITIVE for requirement in self.requirements)
+
+    def lists(self, keys: Collection[str]) -> bool:
+        """Return whether the term lists values of a label with one of these keys."""
+        return any(requirement.key in keys and requirement.operator == "In" for requirement in self.requirements)
 
 
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
@@ -101,6 +105,8 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
     Return two empty strings if the Pod's constraints may admit the nodes. ``suits`` returns whether a term may admit
     them.
     """
+    if demand := contradiction(spec):
+        return f"{REQUIRED}.nodeSelectorTerms", demand
     for key, value in (spec.nodeSelector or {}).items():
         if not suits(Term((Requirement(key, "In", (value,)),))):
             return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
@@ -113,6 +119,26 @@ def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str,
                 field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
                 return field, describe(requirement)
     return f"{REQUIRED}.nodeSelectorTerms", "terms that match no node"
+
+
+def contradiction(spec: PodSpec) -> str:
+    """Return the contradicting requirements of a Pod that matches no node, as a phrase, or an empty string."""
+    conflicts = [_conflict(term.requirements) for term in terms_of(spec)]
+    return ", contradicting ".join(map(describe, conflicts[0])) if conflicts and all(conflicts) else ""
+
+
+def _conflict(requirements: tuple[Requirement, ...]) -> list[Requirement]:
+    """Return the requirements on one key that contradict each other, or an empty list. Gt and Lt aren't compared."""
+    if len({need.key for need in requirements}) == len(requirements):
+        return []
+    left: dict[str, set[str | None]] = {}
+    for need in sorted(requirements, key=lambda need: need.operator not in {"In", "DoesNotExist"}):
+        values: set[str | None] = {None} if need.operator == "DoesNotExist" else set(need.values or ())
+        if need.operator in {"In", "DoesNotExist"}:
+            left[need.key] = values & left.get(need.key, values)
+        elif need.key in left and (need.operator == "NotIn" or need.operator in _POSITIVE):
+            left[need.key] -= values if need.operator == "NotIn" else {None}
+    return [need for need in requirements if not left.get(need.key, need)]
 
 
 def describe(requirement: Requirement) -> str:

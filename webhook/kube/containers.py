@@ -71,9 +71,9 @@ def requested_of(spec: PodSpec, resources: Globs) -> frozenset[str]:
     return frozenset(name for name, quantity in quantities if resources.match(name) and not is_zero(quantity))
 
 
-def claims_devices(spec: PodSpec) -> bool:
-    """Return whether the Pod requests devices through a ResourceClaim, including claims that Kubernetes creates."""
-    return bool(spec.resourceClaims) or bool(requested_of(spec, _DEVICE_CLASSES))
+def device_classes_of(spec: PodSpec) -> frozenset[str]:
+    """Return the device classes that the Pod requests as resources, for which Kubernetes creates a ResourceClaim."""
+    return frozenset(name.partition("/")[2] for name in requested_of(spec, _DEVICE_CLASSES))
 
 
 def may_request_devices(spec: PodSpec) -> bool:

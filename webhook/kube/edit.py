@@ -6,6 +6,7 @@ append to lists. Only methods whose docstring says so overwrite an existing valu
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,7 @@ from webhook.kube.pod import (
 from webhook.model.patch import Operation, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 _AFFINITY: Final = "/spec/affinity"
@@ -52,20 +53,30 @@ class PodEditor:
         operations: the changes, in order.
     """
 
-    __slots__ = ("operations", "pod", "policy")
+    __slots__ = ("_inverses", "operations", "pod", "policy")
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.policy = ""
         self.operations: list[Operation] = []
+        self._inverses: list[Callable[[], object]] = []
 
-    def _add(self, path: str, value: Any) -> None:
+    def undo(self, kept: int) -> None:
+        """Undo all changes after the first ``kept`` operations."""
+        while len(self.operations) > kept:
+            self.operations.pop()
+            self._inverses.pop()()
+
+    def _add(self, path: str, value: Any, inverse: Callable[[], object]) -> None:
+        """Record a change, before it is made, so that no change lacks its inverse."""
         self.operations.append(Operation(path, value, self.policy))
+        self._inverses.append(inverse)
 
     def _set(self, owner: msgspec.Struct, member: str, path: str, value: Any) -> None:
         """Set the member at ``path``."""
+        inverse = partial(setattr, owner, member, getattr(owner, member))
+        self._add(path, value if isinstance(value, int) else as_json(value), inverse)
         setattr(owner, member, value)
-        self._add(path, value if isinstance(value, int) else as_json(value))
 
     def _append(self, owner: msgspec.Struct, member: str, path: str, item: msgspec.Struct) -> None:
         """Append to the list at ``path``. Create the list if it is missing."""
@@ -73,8 +84,8 @@ class PodEditor:
         if items is None:
             self._set(owner, member, path, [item])
         else:
+            self._add(f"{path}/-", as_json(item), items.pop)
             items.append(item)
-            self._add(f"{path}/-", as_json(item))
 
     def add_toleration(self, toleration: Toleration) -> None:
         """Append a toleration. The caller checks first that no existing toleration covers it."""
@@ -86,8 +97,8 @@ class PodEditor:
         if spec.nodeSelector is None:
             self._set(spec, "nodeSelector", "/spec/nodeSelector", {key: value})
         else:
+            self._add(f"/spec/nodeSelector{pointer((key,))}", value, partial(spec.nodeSelector.pop, key))
             spec.nodeSelector[key] = value
-            self._add(f"/spec/nodeSelector{pointer((key,))}", value)
 
     def require(self, *alternatives: Sequence[Requirement]) -> None:
         """Require one of the alternatives in the required node affinity. Each is a list of ANDed requirements.

@@ -20,6 +20,7 @@ _MEMBERS: Final = ("labels", "annotations")
 _INHERITED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName")
 """The placement fields that Pods inherit from their workload, unless they set them."""
 _GPU: Final = "nvidia.com/gpu"
+_GRACE: Final = "terminationGracePeriodSeconds"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         containers: paths in the spec of further containers, or lists of containers, in addition to ``containers``.
         gpus: path of the number of GPUs, or of a map with the resource's ``name`` and ``quantity``; empty if the
             containers request their GPUs.
+        grace: the field of the spec that sets the grace period, and its default; empty for the usual field.
+        elsewhere: the Pods run in another namespace than the object.
         inherits: the sources that all Pods of the object inherit from, most specific first.
         written: the spec fields that a patch can set there; None for all.
     """
@@ -51,6 +54,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     spec: Steps = ("spec",)
     containers: tuple[Steps, ...] = ()
     gpus: Steps = ()
+    grace: tuple[tuple[str, int], ...] = ()
+    elsewhere: bool = False
     inherits: tuple[Source, ...] = ()
     written: frozenset[str] | None = None
 
@@ -64,7 +69,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Build the Pod at a place in the object ``root``. Return None if the place has no containers."""
         path, holder = place.path, place.value
         metadata, inherited = self._metadata(root, holder)
-        spec = member(holder, self.spec)
+        spec: Any = holder
+        for step in self.spec:  # stop at a value that can't have members
+            spec = spec.get(step) if isinstance(spec, dict) else spec
         if spec is not None and not isinstance(spec, dict):
             value = {"metadata": metadata, "spec": spec}
             return LaidOutPod(path, place.identity, value, self, {}, inherited, {})
@@ -79,6 +86,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if containers:
             spec["containers"] = containers
+        for name, default in self.grace:
+            spec[_GRACE] = spec.get(name) or default
+            moved["spec", _GRACE] = (*path, *self.spec, name)
         copied = self._inherit(root, spec, inherited)
         if count := self.gpus and member(holder, self.gpus):
             if not spec.get("containers"):  # the place itself describes the only container
@@ -142,7 +152,7 @@ class LaidOutPod(FoundTemplate, frozen=True):
 
     Attributes:
         layout: the paths of its fields, relative to ``path``.
-        moved: the paths of containers in the object, by their path in the Pod.
+        moved: the paths of containers and of the grace period in the object, by their path in the Pod.
         inherited: the paths of inherited labels, annotations, and spec fields in the object, by their path in the Pod.
         copied: the inherited fields of the spec.
     """

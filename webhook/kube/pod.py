@@ -14,6 +14,8 @@ import msgspec
 DEFAULT_GRACE_SECONDS: Final = 30
 """The default of ``terminationGracePeriodSeconds``, which the API server sets before it calls webhooks."""
 
+COMPLETING: Final = ("Never", "OnFailure")  # the restart policies of Pods that run to completion
+
 ResourceQuantity: TypeAlias = str | int | float
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
@@ -238,8 +240,10 @@ class PodSpec(msgspec.Struct):
     os: PodOS | None = None
     priorityClassName: str | None = None
     restartPolicy: str | None = None
+    runtimeClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
+    overhead: dict[str, ResourceQuantity] | None = None
     schedulingGates: list[SchedulingGate] | None = None
     schedulingGroup: Any = None
     volumes: list[Volume] | None = None

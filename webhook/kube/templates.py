@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
 from webhook.kube.layouts import FoundTemplate, LaidOutPod, Layout
-from webhook.kube.pod import OwnerReference
+from webhook.kube.pod import COMPLETING, OwnerReference
 from webhook.kube.pod_decoding import pod_from_template
 from webhook.model.review import MalformedObjectError
 
@@ -109,6 +109,7 @@ class Workload(msgspec.Struct, frozen=True):
     Attributes:
         pod_owner: the controller of its Pods, if it isn't the workload itself.
         labels: the maps of labels that its controller copies, in addition to those of the templates.
+        restart_policy: the restart policy of Pods whose template doesn't have one for Pods that run to completion.
     """
 
     group: str
@@ -118,6 +119,7 @@ class Workload(msgspec.Struct, frozen=True):
     pod_owner: OwnerReference | None = None
     labels: tuple[CarriedLabels, ...] = ()
     namespaced: bool = True
+    restart_policy: str | None = None
 
     def templates(self, value: Mapping[str, Any]) -> Iterator[FoundTemplate]:
         """Yield each pod template in an object of this kind once."""
@@ -128,7 +130,7 @@ class Workload(msgspec.Struct, frozen=True):
                 yield template
 
     def merged_with(self, other: Workload) -> Workload:
-        """Return the kind with the templates and labels of both. The other's ``pod_owner`` has priority."""
+        """Return the kind with the templates and labels of both. The other's values have priority."""
         paths = {path.text: path for path in (*self.paths, *other.paths)}
         labels = {(carried.path.text, carried.resource): carried for carried in (*self.labels, *other.labels)}
         return replace(
@@ -136,6 +138,7 @@ class Workload(msgspec.Struct, frozen=True):
             paths=tuple(paths.values()),
             pod_owner=other.pod_owner or self.pod_owner,
             labels=tuple(labels.values()),
+            restart_policy=other.restart_policy or self.restart_policy,
         )
 
 
@@ -151,7 +154,9 @@ def pod_of(template: FoundTemplate, workload: Workload, request: Request, counts
         pod = pod_from_template(template.value, "" if is_laid_out else field_path(template.path), counts)
     except MalformedObjectError as error:
         raise MalformedObjectError(error.problem, template.field(error.field)) if is_laid_out else error from None
-    pod.metadata.namespace = request.namespace
+    if pod.spec.restartPolicy not in COMPLETING:
+        pod.spec.restartPolicy = workload.restart_policy or pod.spec.restartPolicy
+    pod.metadata.namespace = "" if isinstance(template, LaidOutPod) and template.layout.elsewhere else request.namespace
     itself = OwnerReference(kind=request.kind.kind, apiVersion=request.kind.api_version)
     pod.metadata.ownerReferences = [replace(workload.pod_owner or itself, name=request.name, controller=True)]
     return pod

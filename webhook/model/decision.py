@@ -143,6 +143,22 @@ class Trace(msgspec.Struct, kw_only=True):
 NO_TRACE: Final = Trace(kept=False)
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """An unexpected exception of one policy: its type and frames, without its text, which may quote the object."""
+
+    policy: str
+    error: str
+    where: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """Return what the policy didn't do."""
+        return f"policy {self.policy} couldn't judge the object because of a bug in spotgate"
+
+    def __str__(self) -> str:
+        return f"{self.reason}; report it: {self.error} at {self.where[-1]}"
+
+
 class Decision(msgspec.Struct, frozen=True):
     """The decision on one request.
 
@@ -153,6 +169,7 @@ class Decision(msgspec.Struct, frozen=True):
         malformed: the object could not be parsed, so the request is denied.
         unknown: the number of findings that depend on unknown state.
         steps: the trace; empty unless requested.
+        failures: the unexpected exceptions of policies. All other policies have decided.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -161,6 +178,7 @@ class Decision(msgspec.Struct, frozen=True):
     malformed: bool = False
     unknown: int = 0
     steps: tuple[tuple[str, str, str], ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def denied(self) -> bool:

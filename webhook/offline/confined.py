@@ -19,7 +19,7 @@ _LIMITED: Final = f'ulimit -t 120 && ulimit -d {1024 * 1024} && ulimit -f {OUTPU
 in blocks. Go reserves more address space, which isn't limited."""
 
 _ERRORS_AT_MOST: Final = 2000
-"""The maximum number of bytes of a program's errors to show."""
+"""The maximum number of characters of a program's errors to show, from the end: warnings come first."""
 
 _CLOSED: Final = "http://127.0.0.1:1"
 """A proxy address where nothing listens."""
@@ -53,10 +53,10 @@ def run_limited(command: list[str], *, folder: str, home: str, seconds: float, e
     if output.stat().st_size >= OUTPUT_AT_MOST:
         raise FailureError(f"it prints more than {OUTPUT_AT_MOST} bytes")
     if code != 0:
-        text = errors.read_bytes()[:_ERRORS_AT_MOST].decode(errors="backslashreplace").strip()
+        text = errors.read_bytes().decode(errors="backslashreplace").strip()
         if "fatal error: " in text:  # Go prints this before every thread's stack when it runs out of memory
             text = "it ran out of memory: its limit is 1 GiB"
-        raise FailureError(text or f"its exit code is {code}")
+        raise FailureError(text[-_ERRORS_AT_MOST:] or f"its exit code is {code}")
     return output.read_bytes()
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
-from webhook.capacity.placement.supply import can_be_spot, marks_of
+from webhook.capacity.placement.supply import can_be_spot
 from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
@@ -106,12 +106,12 @@ def _facts(reader: PoolReader, provider: Provider, pool: Pool, value: dict[str, 
     yield PoolFact("can have nodes", f"no: {pool.unusable}" if pool.unusable else "yes")
     assumption = " (assumed to be this one: the files describe no other, and no Nodes)" if pool.assumed_here else ""
     yield PoolFact("cluster", f"{pool.cluster_id or 'this one'}{assumption}", source(reader.cluster))
-    taints = dict.fromkeys(map(str, (*pool.taints, *provider.platform_taints_of(pool, pool.labels))))
+    taints = dict.fromkeys(map(str, (*pool.taints, *(() if pool.bare else provider.platform_taints_of(pool.labels)))))
     yield PoolFact("taints", ", ".join(taints) or "none", source(reader.taints, reader.without_platform_taints))
     labels = (f"{key}={text}" for key, text in sorted(pool.labels.items()))
     yield PoolFact("labels of nodes", ", ".join(labels) or "none", source(reader.labels))
     spot_taints = (str(spec.taint) for spec in provider.spot_node_taints if spec.declared_pools)
-    spot_labels = (f"{key}={text}" for key, text in marks_of(provider, pool))
+    spot_labels = (f"{key}={text}" for key, text in provider.marks_of(pool))
     if can_be_spot(pool, provider) and (added := ", ".join((*spot_taints, *spot_labels))):
         origin = f"of every {provider.title} spot node" if pool.marked else source(reader.own_spot_labels)
         yield PoolFact("spot nodes have", added, origin)
@@ -143,7 +143,8 @@ OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_LEFT_OUT: Final = {"match.": SKIPS, "matchConditions[": SKIPS, "exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
+_SKIPPED: Final = ("match.", "matchConditions[", "not evaluated: ")
+_LEFT_OUT: Final = dict.fromkeys(_SKIPPED, SKIPS) | {"exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
 """The prefixes of a policy's last step if it doesn't match the object, exempts it, or is overridden."""
 
 _NOT_EXEMPT: Final = "not exempt by "
@@ -208,7 +209,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explanations(judged: Judgements) -> Iterator[Explanation]:
     """Yield the explanation of each evaluated object."""
     for manifest, judgement in judged.objects:
-        if judgement.problem is None:
+        if judgement.problem is None or judgement.trace is not None:
             yield _explanation(manifest, judgement, judged)
 
 
@@ -298,7 +299,7 @@ def verdict_on(
         kind=policy.kind.name,
         word=word,
         enforcement=str(policy.enforcement),
-        reasons=tuple(_without_exemptions(reasons)) if word == PASSES else reasons,
+        reasons=tuple(_without_exemptions(reasons)) if word in {PASSES, SKIPS} else reasons,
         findings=findings,
         additions=additions,
     )
@@ -331,4 +332,4 @@ def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions:
         return CHANGES
     last_steps = {reason.steps[-1] for reason in reasons}
     words = {next((word for start, word in _LEFT_OUT.items() if step.startswith(start)), PASSES) for step in last_steps}
-    return words.pop() if len(words) == 1 else PASSES
+    return PASSES if PASSES in words or not words else min(words)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.base.field_paths import parse_pointer
+from webhook.base.text import frames_of
 from webhook.engine.engine import decide
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
+from webhook.kube.references import with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions
 from webhook.model.patch import apply_all, pointer
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.engine.index import Index
+    from webhook.kube.references import Reference
     from webhook.model.patch import Operation
     from webhook.model.review import UserInfo
     from webhook.offline.kinds import ResourceKinds
@@ -53,7 +57,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         namespace: the object's namespace; empty for cluster-scoped objects.
         patch: the JSONPatch for the document as written.
-        problem: why the object can't be evaluated.
+        problem: why the object can't be evaluated, or not by all policies; then `fix` doesn't write the patch.
         trace: the trace, if the context requests one and the object can be evaluated.
     """
 
@@ -87,14 +91,20 @@ class Judge:
         self._validate = replace(context, phase=Phase.VALIDATE, offline=True)
         self._operation = operation
         self._user = user
-        self._unknown_templates = UnknownTemplates(index)
+        self._unknown_templates = UnknownTemplates(index, context.view)
         self._passed: dict[Resource, bool] = {}
         self._before = {identity_of(manifest, self._namespace(manifest)): manifest for manifest in before}
 
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
         """Evaluate one object. ``is_stored``: the cluster has it unchanged."""
         resource = self._kinds.resource(manifest)
-        judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
+        try:
+            judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
+        except Exception as error:  # noqa: BLE001 - the other objects are judged
+            place = f"{type(error).__name__} at {frames_of(error)[-1]}"
+            return Judgement(
+                problem=manifest.problem((), f"can't be judged because of a bug in spotgate; report it: {place}")
+            )
         if judged.problem is None:
             nameless = _NAMELESS if resource is not None and not manifest.shown_name else None
             note = self._unknown_templates.finding(manifest, resource) if self._operation != "DELETE" else None
@@ -109,7 +119,7 @@ class Judge:
         namespace = self._namespace(manifest)
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace)
-        value = defaulted(manifest, namespace)
+        value = defaulted(manifest, namespace, self._mutate.view.references)
         before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
         if before is not None and _is_built_in(manifest):
             value = _unchanged(value, before)
@@ -130,10 +140,12 @@ class Judge:
             return Judgement(problem=manifest.malformed(error))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
             self._forget(manifest)
+        failure = next(iter((*mutation.failures, *decision.failures)), None)
         return Judgement(
             namespace=namespace,
-            findings=decision.findings,
+            findings=tuple(dict.fromkeys((*mutation.findings, *decision.findings))),
             patch=as_written(mutation.patch, manifest),
+            problem=manifest.problem((), f"{failure}; `fix` leaves the object as it is") if failure else None,
             trace=PhaseDecisions(request=request, before=written, mutation=mutation, validation=decision)
             if self._mutate.trace
             else None,
@@ -156,7 +168,7 @@ class Judge:
             problem = manifest.problem(("apiVersion",), text)
             # Also report its other mistakes: a copied example usually has several.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
-            return replace(judged, problem=problem, patch=())
+            return replace(judged, problem=problem, patch=(), trace=None)
         if known := self._kinds.pools(manifest.kind):
             finding = Finding(
                 policy=ENGINE,
@@ -260,8 +272,10 @@ def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
-    """Return the object as the API server sends it to a webhook."""
+def defaulted(
+    manifest: Manifest, namespace: str, references: Mapping[str, Reference] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return the object as the API server sends it to a webhook, with the RuntimeClass of a Pod if it is known."""
     encoded = _raw(manifest.value)
     value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
@@ -272,6 +286,7 @@ def defaulted(manifest: Manifest, namespace: str) -> dict[str, Any]:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):
         complete_pod(value)
+        value = with_runtime_class(value, references)
     default_workload(manifest.group, manifest.kind, value)
     default_object(manifest.group, manifest.kind, value)
     return value

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
+from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.provider import pool_resources
 from webhook.kube.filling import mapping
+from webhook.kube.pod import Pod, PodSpec
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import ENGINE, Finding, Outcome
 from webhook.rules.concern import concern_of
@@ -21,6 +23,7 @@ from webhook.rules.concern import concern_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
     from webhook.offline.manifests.objects import Manifest
@@ -109,18 +112,19 @@ _POD_SPEC_MEMBERS: Final = frozenset({
 class UnknownTemplates:
     """A finder of pod templates that no policy evaluates, in objects of unknown kinds."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, view: ClusterView) -> None:
         rules = (rule for policy in index.policies for rule in (policy.mutator, policy.validator) if rule is not None)
         concern = concern_of(rules, "", "pods")
         self._keys: Mapping[str, Keys] = {"labels": concern.labels, "annotations": concern.annotations}
         self._known = {(workload.group, workload.kind) for workload in index.workloads.values()}
+        self._selectors, self._view, self._providers = concern.selectors, view, index.providers
 
     def finding(self, manifest: Manifest, resource: Resource | None) -> Finding | None:
         """Return the finding for the first pod template with a key that a policy reads, or None."""
         group, kind = manifest.group, manifest.kind
         if group in {"", _OWN_GROUP} or (group, kind) in self._known or resource_of(group, kind) is not None:
             return None
-        path, member, key = next(self._labelled(manifest.value), ((), "", ""))
+        path, entry = next(self._found(manifest.value), ((), ""))
         if not path:
             return None
         plural = plural_of(kind) if resource is None else resource.plural
@@ -129,7 +133,7 @@ class UnknownTemplates:
             id="object/template-unknown",
             outcome=Outcome.AUDIT,
             reason=f"judged only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
-            field=field_path((*path, "metadata", member, key)),
+            field=field_path(path),
             detail="It looks like a pod template, and has a key that policies look at.",
             fix="if these are Pods, add the kind to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
@@ -137,22 +141,31 @@ class UnknownTemplates:
             f"metadata: {{name: {plural}}}\n"
             "spec:\n"
             "  workloads:\n"
-            f'    - {{group: {group}, kind: {kind}, resource: {plural}, templates: ["{_template_path(path)}"]}}',
+            f"    - {{group: {group}, kind: {kind}, resource: {plural}, {entry}}}",
         )
 
-    def _labelled(self, value: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
-        """Yield the path of each pod template with a policy's key, the key's metadata field, and the key."""
+    def _found(self, value: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+        """Yield the path of each key of a Pod that a policy reads, and the entry of WorkloadTemplates for the Pod."""
         waiting: deque[tuple[Path, Any]] = deque([((), value)])
         for _ in range(SEARCHED_AT_MOST):
             if not waiting:
                 return
             path, branch = waiting.popleft()
             inside: Iterable[tuple[str | int, Any]] = enumerate(branch) if isinstance(branch, list) else branch.items()
-            spec = branch.get("spec") if path and isinstance(branch, dict) else None
-            if isinstance(spec, dict) and not _POD_SPEC_MEMBERS.isdisjoint(spec):
-                for member, keys in self._keys.items():
-                    yield from ((path, member, key) for key in mapping(branch, "metadata", member) if key in keys)
             waiting.extend(((*path, step), inner) for step, inner in inside if isinstance(inner, dict | list))
+            if not path or isinstance(branch, list):
+                continue
+            place, is_template = _template_path(path), isinstance(branch.get("spec"), dict)
+            pods = f'pods: [{{path: "{place}", spec: ., written: []}}]'
+            if not _POD_SPEC_MEMBERS.isdisjoint(branch["spec"] if is_template else branch):
+                entry = f'templates: ["{place}"]' if is_template else pods
+                for member, keys in self._keys.items():
+                    found = (key for key in mapping(branch, "metadata", member) if key in keys)
+                    yield from (((*path, "metadata", member, key), entry) for key in found)
+            for key, label in mapping(branch, "nodeSelector").items() if self._selectors else ():
+                pod = Pod(spec=PodSpec(nodeSelector={key: label}))
+                if isinstance(label, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
+                    yield (*path, "nodeSelector", key), pods
 
 
 def _template_path(path: Path) -> str:

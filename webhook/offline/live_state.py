@@ -82,6 +82,7 @@ def applied(view: ClusterView, objects: Iterable[Manifest], providers: Mapping[s
         oldest_kubelet=min(kubelets, default=None),
         budgets=_budgets(view, given),
         autoscalers=given.autoscalers,
+        references={**view.references, **given.references},
     )
 
 

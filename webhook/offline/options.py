@@ -122,7 +122,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     add_policies(parser)
     add_kubernetes_version(parser)
     cluster = parser.add_argument_group("the cluster that the objects are meant for")
-    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers; files or folders; repeatable"
+    has = "node pools, Namespaces, Nodes, PodDisruptionBudgets, autoscalers, StatefulSets; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
     add_cluster(cluster)
     add_connection(cluster, "read a live cluster and the objects in it; writes nothing")

@@ -44,8 +44,13 @@ _SWITCHES: Final = {
 }
 """A part of kustomize's error when it would run other programs -> the flags that allow it. The user decides."""
 
-_WRAPPED: Final = re.compile(r"Error: accumulating resources: .*? path '[^']*': ", re.DOTALL)
+_WRAPPED: Final = r"(?:accumulating resources: .*? path '[^']*': )?"
 """The prefix of kustomize's errors, because a kustomization in a temporary folder has the folder as a resource."""
+
+_ERROR: Final = re.compile(
+    rf'^(?:[Ee]rror: {_WRAPPED}(.+)|E\d{{4}} [^\n]* err="{_WRAPPED}(.+)")\Z', re.DOTALL | re.MULTILINE
+)
+"""The error of kustomize, Helm, or kubectl, which follows warnings, such as one about a deprecated field."""
 
 _ORIGIN: Final = "config.kubernetes.io/origin"
 _TEMPLATE: Final = re.compile(r"^# Source: [^/\n]+/(.+?)\r?$", re.MULTILINE)
@@ -146,7 +151,8 @@ class Rendering:
                 command, folder=folder, home=home, seconds=seconds, env=None if root.trusted else environment(home)
             )
         except FailureError as error:
-            raise FailureError(_WRAPPED.sub("", str(error), count=1)) from None
+            own = _ERROR.search(str(error))
+            raise FailureError(own[1] or own[2] if own else str(error)) from None
 
     def _values(self, root: Root, home: str) -> Iterator[str]:
         """Yield a chart's values files, from the project file and the flags.

@@ -113,9 +113,13 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``, did you mean `x`?`` for the most similar known word, or an empty string if none reaches the cutoff."""
     if len(word) > HINTED_AT_MOST:
         return ""
-    by_case = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), by_case, n=1, cutoff=cutoff)
-    return f", did you mean `{by_case[close[0]]}`?" if close else ""
+    head, word = word[: word.rfind("/") + 1].casefold(), word.casefold()
+    names = {name.casefold(): name for name in known}
+    # A common prefix, such as a domain, must not make different names similar.
+    if below := {name.removeprefix(head): names[name] for name in names if head and name.startswith(head)}:
+        word, names = word.removeprefix(head), below
+    close = difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
+    return f", did you mean `{names[close[0]]}`?" if close else ""
 
 
 def quoted_value(value: Any) -> str:

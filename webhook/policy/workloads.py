@@ -4,7 +4,7 @@ Users add or correct a workload kind by editing YAML. The code names no kind.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -75,6 +75,10 @@ class PodPlaceSpec(Model):
     """Other fields of the spec that contain containers."""
     gpus: RelativePath = Field(default="", validate_default=True)
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
+    grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
+    """The spec's field for the grace period and its default, if it isn't `terminationGracePeriodSeconds`."""
+    elsewhere: Flag = False
+    """Whether the Pods run in another namespace. If so, the labels of the object's namespace don't count."""
     inherits: tuple[InheritedSpec, ...] = ()
     """Fields that all its Pods inherit, the most specific first."""
     written: tuple[NonEmpty, ...] | None = None
@@ -100,6 +104,8 @@ class WorkloadSpec(Model):
     """Additional labels of its Pods or Jobs."""
     pod_owner: PodOwnerSpec | None = None
     """Owner of the Pods. Default: the workload."""
+    restart_policy: Literal["Never", "OnFailure"] | None = None
+    """The restartPolicy of Pods whose template has none or `Always`."""
 
     @model_validator(mode="after")
     def _has_pods(self) -> Self:
@@ -135,6 +141,7 @@ def _workload(item: WorkloadSpec) -> Workload:
         pod_owner=OwnerReference(kind=owner.kind, apiVersion=owner.api_version) if owner is not None else None,
         labels=tuple(CarriedLabels(carried.path, carried.of) for carried in item.labels),
         namespaced=item.namespaced,
+        restart_policy=item.restart_policy,
     )
 
 
@@ -144,6 +151,8 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
         spec=item.spec,
         containers=item.containers,
         gpus=item.gpus,
+        grace=tuple(item.grace.items()),
+        elsewhere=item.elsewhere,
         inherits=tuple(map(_source, item.inherits)),
         written=None if item.written is None else frozenset(item.written),
     )

@@ -8,12 +8,14 @@ period, SIGTERM follows it, SIGKILL comes when the grace period ends).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from webhook.base.bounds import OverBoundError
 from webhook.base.field_paths import field_path
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting
@@ -344,7 +346,8 @@ def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod
     if is_null(request.object) or request.operation not in {"CREATE", "UPDATE"}:
         return
     if (request.resource.group, request.path) == ("", "pods"):
-        yield "", decode_pod(trace.before), decode_pod(request.object)
+        with suppress(OverBoundError):  # the engine reports it
+            yield "", decode_pod(trace.before), decode_pod(request.object)
         return
     workload = bundle.index.workloads.get((request.resource.group, request.path))
     if workload is None:
@@ -353,6 +356,6 @@ def _pods(trace: PhaseDecisions, bundle: Bundle) -> Iterator[tuple[str, Pod, Pod
     for templates in zip(*both, strict=True):
         try:
             written, injected = (pod_of(template, workload, request) for template in templates)
-        except MalformedObjectError:
+        except (MalformedObjectError, OverBoundError):
             continue  # the engine reports it
         yield field_path(templates[0].path), written, injected

@@ -11,7 +11,7 @@ from webhook.base.terminal import counted
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
-from webhook.kube.containers import claims_devices
+from webhook.kube.containers import device_classes_of
 from webhook.kube.disruption import budget_from
 from webhook.rehearse.inputs.nodes import size_of
 from webhook.rehearse.inputs.resources import (
@@ -27,6 +27,7 @@ from webhook.rehearse.inputs.resources import (
 )
 from webhook.rehearse.inputs.snapshot import snapshot_of
 from webhook.rehearse.result import NO_SCHEDULER, Fix
+from webhook.rehearse.runs.drain import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,31 +46,26 @@ _BACKOFF_LIMIT: Final = 6
 _IGNORE_DISRUPTIONS: Final = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot, *, startup: float) -> tuple[Fix, ...]:
-    """Return fixes. Each one changes an existing object or adds a new one.
-
-    ``startup`` is the seconds until a replacement Pod is ready. A drain waits that long if a budget requires it.
-    """
+def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot) -> tuple[Fix, ...]:
+    """Return fixes. Each one changes an existing object or adds a new one."""
     objects = _objects(snapshot)
-    seconds = min(window.kill - window.drain for window in result.windows)
+    seconds = min(window.kill - _whole_pauses(window.drain) for window in result.windows)
     evicts = all(window.drained_by == "eviction" for window in result.windows)
+    sharing = Counter((workload.namespace, workload.budget) for workload in result.workloads)
     fixes: list[Fix] = []
     for workload in result.workloads:
         value = objects.get(workload.identity)
         if value is None or value["kind"] != workload.kind:
             continue
         # With a budget, the eviction of one Pod waits until the replacement of another is ready.
-        longest = seconds - startup if evicts and workload.budget else seconds
+        longest = seconds - _whole_pauses(workload.startup_seconds) if evicts and workload.budget else seconds
         if workload.kind in _WITH_TEMPLATE:
             fixes += _of_template(workload, value, snapshot, longest)
         if workload.failed:
             fixes.append(_of_failed_job(workload, value))
-        if evicts and workload.lost:
-            grace = min(template_of(value).grace_seconds, longest)
-            # A StatefulSet recreates a Pod only after the old one has stopped.
-            again = startup + (grace if workload.kind == "StatefulSet" else 0)
-            rounds = 1 + math.floor(max(seconds - grace, 0) / again) if again else 1
-            fixes += _of_budget(workload, value, objects, math.ceil(workload.lost / rounds))
+        # Several workloads with one budget would get contradictory changes.
+        if evicts and workload.lost and (not workload.budget or sharing[workload.namespace, workload.budget] == 1):
+            fixes += _of_budget(workload, value, objects, seconds, min(workload.grace_seconds, longest))
     return (*fixes, *_fallback_pools(result, snapshot, objects))
 
 
@@ -106,20 +102,19 @@ def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
 
 def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
     """Propose changes to a workload's pod template."""
-    template = template_of(value)
     elsewhere = any(not node.spot for node in snapshot.nodes)
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
-    if workload.pending.max and template.labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
+    if workload.pending.max and template_of(value).labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
-            f"{workload}: {counted(int(workload.pending.max), 'Pod')} stay pending, because they can run only on spot "
-            f"nodes; with {SPOT_PREFERRED}, they can also run on on-demand nodes{who}",
+            f"{workload}: its {counted(int(workload.pending.max), 'pending Pod')} can run only on spot nodes; with "
+            f"{SPOT_PREFERRED}, also on on-demand nodes that its own selector admits{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
-    if workload.killed_early.max and template.grace_seconds > longest > 0:
+    if workload.killed_early.max and workload.grace_seconds > longest > 0:
         yield _change(
-            f"{workload}: its grace period of {template.grace_seconds} s is longer than the {longest:g} s that the "
-            f"reclaim leaves{who}",
+            f"{workload}: its grace period of {workload.grace_seconds:g} s is longer than the {longest:g} s that the "
+            f"reclaim leaves{' with its budget' if workload.budget else ''}{who}",
             value,
             {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}},
         )
@@ -138,30 +133,42 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     return _change(f"{workload}: it fails, because lost Pods count as failures; {how}", value, change)
 
 
+def _whole_pauses(seconds: float) -> float:
+    """Return the first second at or after this one at which a drain retries."""
+    return math.ceil(seconds / PAUSE) * PAUSE
+
+
 def _of_budget(
-    workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], at_once: int
+    workload: WorkloadResult, value: JSON, objects: Mapping[tuple[str, str, str], JSON], seconds: float, grace: float
 ) -> Iterator[Fix]:
-    """Propose a budget that permits the drain of ``at_once`` Pods at a time and protects the others."""
+    """Propose a budget that permits the evictions that a drain of ``seconds`` needs, and protects the other Pods."""
+    parallel = workload.kind in {"Deployment", "ReplicaSet"}  # others replace an evicted Pod when it has stopped
+    again = workload.startup_seconds + (0 if parallel else grace)
+    rounds = 1 + int(max(seconds - grace, 0) // max(_whole_pauses(again), PAUSE))
+    # A StatefulSet replaces its Pods one after another. Evicted Pods without room stay unavailable.
+    roomless = int((workload.pending.max or 0) + (workload.missing.max or 0))
+    at_once = max(math.ceil(workload.lost / rounds) if parallel else workload.lost - rounds + 1, roomless, 1)
+    waiting = f", in addition to {workload.pending_before} that were pending before" if workload.pending_before else ""
+    assumed = f"Pods stop in {grace:g} s, and replacements are ready after {again:g} s"
+    assumed += f", except {roomless} without room" if roomless else ""
+    computed = f"{at_once} at a time{waiting} (assumed: {assumed})"
+    unavailable = at_once + workload.pending_before
     budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
-    blocks = any(f"{name} " in reason for reason in workload.reasons)
-    if budget is not None and workload.killed_early.max and blocks:
-        # The rehearsal shows that the current budget is too strict, even if the model of the drain disagrees.
-        at_once = max(at_once, workload.replicas - budget_from(budget).least(workload.replicas) + 1)
-        # The disruption controller may not know the expected number of Pods. An absolute minAvailable doesn't need it.
-        known = workload.seconds_below_budget.max is not None
-        bound = {"minAvailable": None, "maxUnavailable": at_once}
-        if at_once < workload.replicas:
-            yield _change(
-                f"{workload}: {name} blocks the drain until SIGKILL; if it allows {at_once} at a time, all are evicted "
-                "in time",
-                budget,
-                bound if known else {"minAvailable": workload.replicas - at_once, "maxUnavailable": None},
-            )
+    if budget is not None and workload.killed_early.max and any(f"{name} " in reason for reason in workload.reasons):
+        bound: JSON = {"minAvailable": None, "maxUnavailable": unavailable}
+        allowed = workload.replicas - budget_from(budget).least(workload.replicas + workload.pending_before)
+        if workload.seconds_below_budget.max is None:
+            # The disruption controller doesn't know the number of Pods. An absolute minAvailable doesn't need it.
+            bound, allowed = {"minAvailable": workload.replicas - at_once, "maxUnavailable": None}, 0
+        if allowed < at_once < workload.replicas:
+            yield _change(f"{workload}: {name} blocks the drain until SIGKILL; allow {computed}", budget, bound)
         elif workload.replicas == 1 and workload.kind == DEPLOYMENT.kind:
-            why = f"{workload}: {name} blocks the eviction of its only Pod; with two replicas, one can be evicted"
+            why = f"{workload}: {name} blocks the eviction of its only Pod; with a second replica, it can allow one"
             yield _change(why, value, {"replicas": 2})
+            if budget_from(budget).blocks(2):
+                yield _change(why, budget, bound)
     elif (
-        not (workload.budget or workload.pending.max or workload.missing.max)  # without room, a budget blocks the drain
+        not (workload.budget or roomless)  # without room, a budget blocks the drain
         and workload.kind in _WITH_SELECTOR
         and workload.replicas > at_once
         and workload.lowest_ready.min == 0
@@ -169,10 +176,9 @@ def _of_budget(
     ):
         metadata = {"name": workload.name, "namespace": workload.namespace}
         yield _change(
-            f"{workload}: at times none of its {workload.replicas} Pods is ready; with this budget, the drain "
-            f"evicts {at_once} at a time",
+            f"{workload}: at times none of its {workload.replicas} Pods is ready; this budget allows {computed}",
             {"apiVersion": BUDGET.api_version, "kind": BUDGET.kind, "metadata": metadata},
-            {"maxUnavailable": at_once, "selector": selector},
+            {"maxUnavailable": unavailable, "selector": selector},
         )
 
 
@@ -186,7 +192,8 @@ def _fallback_pools(
         pending = int(workload.pending.max or 0)
         spec = template_of(objects.get(workload.identity)).spec
         # A new pool brings no scheduler and no devices, and can't run a Pod that selects its pool by name.
-        if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims_devices(spec):
+        claims = bool(spec.resourceClaims) or bool(device_classes_of(spec))
+        if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims:
             continue
         like = nodes[workload.lost_on[0]]
         if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):
@@ -200,8 +207,8 @@ def _fallback_pools(
         manifest = _on_demand(like, number, snapshot) if number else None
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: {counted(len(pods), 'Pod')} of it can't be scheduled elsewhere; "
-                f"{counted(number, 'on-demand node')} of the same type would be enough",
+                f"{pool or name}: {counted(len(pods), 'Pod')} of it can't be scheduled elsewhere; the requests fit on "
+                f"{counted(number, 'on-demand node')} of the same type",
                 manifest,
             )
 

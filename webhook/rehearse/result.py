@@ -21,6 +21,9 @@ MODELLED: Final = (
 )
 """The aspects that a rehearsal models instead of running them, one sentence each."""
 
+BELOW_AT_MOST: Final = 600.0
+"""The maximum of `seconds_below_budget`: a budget that isn't met at the end stays unmet until a person intervenes."""
+
 DrainedBy = Literal["eviction", "kubelet", "nobody"]
 PodState = Literal["ready", "stopping", "starting", "pending"]
 
@@ -137,6 +140,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         replicas: Pods that run before the reclaim.
+        pending_before: additional Pods that are pending before the reclaim.
         lost: Pods on lost Nodes.
         moved: new Pods that run at the end.
         pending: additional Pods that are pending at the end.
@@ -151,10 +155,12 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         down_seconds: how long no Pod is ready, if one was ready before; None if none is ready at the end.
         states: the number of Pods in each `PodState` in the first run, each entry with the second of the change.
         lost_on: the lost Nodes that ran its Pods.
+        grace_seconds, startup_seconds: the longest grace period of its lost Pods, and the start-up time of its Pods.
         goes_with_nodes: whether all lost Pods belong to their nodes, such as the Pods of a DaemonSet.
     """
 
     replicas: int
+    pending_before: int = 0
     lost: int
     moved: Figure
     pending: Figure
@@ -169,6 +175,8 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     down_seconds: Figure = Figure(0, 0)
     states: tuple[tuple[float, tuple[int, ...]], ...] = ()
     lost_on: tuple[str, ...] = ()
+    grace_seconds: float = 0
+    startup_seconds: float = 0
     goes_with_nodes: bool = False
 
     @property

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from webhook.rehearse.compare import compare
+from webhook.rehearse.inputs.resources import BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from webhook.rehearse.result import Fix, Rehearsal
-
-_ONE_RUN: Final = 1
 
 
 def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], Rehearsal], seconds: float) -> Rehearsal:
@@ -24,8 +23,12 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
     ``rehearse`` takes the fixes and the number of runs; None means the default. A fix stays untried if its rehearsal
     would end after ``seconds``, judging by the longest so far. Raise CannotJudgeError.
     """
-    began = time.monotonic()
     fixed = rehearse(base.fixes, None)
+    # Where the fixes make room for replacements, a budget may block the drain only now.
+    if budgets := [fix for fix in fixed.fixes if fix.manifest["kind"] == BUDGET.kind]:
+        base = structs.replace(base, fixes=(*base.fixes, *budgets))
+        fixed = rehearse(base.fixes, None)
+    began = time.monotonic()
     ranked: list[tuple[tuple[float, ...], Fix]] = []
     longest = 0.0
     for fix in base.fixes:
@@ -34,7 +37,7 @@ def try_fixes(base: Rehearsal, rehearse: Callable[[Sequence[Fix], int | None], R
         if others and start + longest > began + seconds:
             ranked.append(((1.0,), fix))
             continue
-        reduced = rehearse(others, _ONE_RUN) if others else base
+        reduced = rehearse(others, 1) if others else base
         longest = max(longest, time.monotonic() - start)
         worse = bool(compare(fixed, reduced, "").worse)
         helps = (_harm(reduced), worse) > (_harm(fixed), False)

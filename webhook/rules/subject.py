@@ -8,11 +8,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
+from webhook.kube.filling import mapping
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
+from webhook.kube.references import with_runtime_class
 from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
 from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.model.patch import apply_all
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from webhook.base.bounds import Bound
     from webhook.kube.layouts import FoundTemplate
+    from webhook.kube.references import Reference
     from webhook.kube.templates import Workload
     from webhook.model.decision import Trace
     from webhook.model.patch import Operation
@@ -150,9 +154,9 @@ class Subject:
         complete_pod(pod)
         return pod
 
-    def holder(self, path: tuple[str | int, ...]) -> Any:
-        """Return the object's value at a path, which is the beginning of the pod template's path."""
-        return reduce(lambda value, step: value[step], path, cast("Any", self.object))
+    def holder(self, path: tuple[str | int, ...]) -> Mapping[str, Any]:
+        """Return the object's map at a path, which is the beginning of the pod template's path; empty for a list."""
+        return mapping(reduce(lambda value, step: value[step], path, cast("Any", self.object)))  # type: ignore[no-any-return]
 
     def field(self, text: str) -> str:
         """Convert a field path in the subject to a field path in the object of the request."""
@@ -178,7 +182,7 @@ _template_encoder: Final = msgspec.json.Encoder(order="deterministic")
 
 
 def template_subjects(
-    whole: Subject, workload: Workload, *, recounting: bool
+    whole: Subject, workload: Workload, references: Mapping[str, Reference], *, recounting: bool
 ) -> Iterator[tuple[FoundTemplate, Subject | MalformedObjectError | None]]:
     """Yield each pod template with the subject of its future Pod.
 
@@ -187,6 +191,7 @@ def template_subjects(
     Args:
         whole: the subject of the object that contains the templates.
         workload: the kind of the object.
+        references: the objects that Pods name.
         recounting: also yield a subject for unchanged templates if their replicas may become too few.
 
     Raises:
@@ -205,7 +210,8 @@ def template_subjects(
             yield template, None
             continue
         try:
-            pod = pod_of(template, workload, whole.request, counts)
+            merged = replace(template, value=with_runtime_class(template.value, references))
+            pod = pod_of(merged, workload, whole.request, counts)
         except MalformedObjectError as error:
             yield template, error
             continue

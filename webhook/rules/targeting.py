@@ -43,13 +43,21 @@ class Targeting(msgspec.Struct, frozen=True):
         settings = (self.provider, self.tolerating)
         target: Target | NotTargeting | None = subject.memo.get(settings)
         if target is None:
-            target = subject.memo[settings] = self.target_of_pod(subject.pod, subject.request.namespace, view)
+            namespace = subject.pod.metadata.namespace if subject.template else subject.request.namespace
+            target = subject.memo[settings] = self.target_of_pod(subject.pod, namespace, view)
         return target
 
     def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:
         """Return the target of a Pod in this namespace."""
-        labels = view.namespaces.get(namespace) or {}
-        return target_of(pod, labels, view, self.providers, provider=self.provider, tolerating=self.tolerating)
+        return target_of(
+            pod,
+            view.namespaces.get(namespace) or {},
+            view,
+            self.providers,
+            namespace=namespace,
+            provider=self.provider,
+            tolerating=self.tolerating,
+        )
 
     def concern(self) -> Concern:
         """Return the fields that may make a Pod target spot."""

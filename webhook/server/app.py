@@ -129,7 +129,6 @@ class Webhook:
         callers: frozenset[str],
         recorder: Recorder | None = None,
     ) -> None:
-        self.snapshot = snapshot
         self.floor: FloorFacts | None = None
         self.stopping = False
         self.in_flight = 0
@@ -144,6 +143,13 @@ class Webhook:
         self._callers = callers
         self._request_reader = RequestReader(limits, peers)
         self._repeats = Repeats()
+        self.use(snapshot)
+
+    def use(self, snapshot: Snapshot) -> None:
+        """Evaluate the next requests with this snapshot."""
+        self.snapshot = snapshot
+        for policy in snapshot.bundle.policies:
+            self._metrics.count("policy_errors", policy.name, by=0)  # alerts compute increases
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request."""
@@ -257,6 +263,11 @@ class Webhook:
             "peer": peer.address,
         }
         log_decision(line)
+        for failure in decision.failures:
+            self._metrics.count("policy_errors", failure.policy)
+            fields = {"policy": failure.policy, "error": failure.error, "where": failure.where}
+            key = f"{failure.policy} {failure.where[-1]}"
+            self._repeats.log(log.error, "policy failed", key, uid=line["uid"], phase=line["phase"], **fields)
         if request.is_probe:
             return
         self.last.append(line)

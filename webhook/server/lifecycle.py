@@ -165,7 +165,7 @@ class Replica:
         log.info("stopped")
 
     def _use(self, snapshot: Snapshot) -> None:
-        self.webhook.snapshot = snapshot
+        self.webhook.use(snapshot)
 
     async def _drain(self, stop: Stop) -> None:
         """Continue to serve, with `Connection: close` in every response, until no request has arrived for a while.

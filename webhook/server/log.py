@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import traceback
 from collections import Counter
 from datetime import UTC, datetime
 from time import perf_counter
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import orjson
 import structlog
+
+from webhook.base.text import frames_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,19 +116,13 @@ def _render(_: WrappedLogger, level: str, event: EventDict) -> bytes:
     return orjson.dumps(event, option=orjson.OPT_UTC_Z, default=str)
 
 
-def where(error: BaseException) -> list[str]:
-    """Return the frames of an exception, without its text, which may quote an object."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
-
-
 def log_failure(event: str, error: BaseException, **fields: object) -> None:
     """Log an exception by its type and frames, without its text, which may quote an object."""
-    log.error(event, **fields, error=type(error).__name__, where=where(error))
+    log.error(event, **fields, error=type(error).__name__, where=frames_of(error))
 
 
 def log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Log an error that no coroutine handled (for `asyncio.loop.set_exception_handler`)."""
     error = context.get("exception")
-    details = {"error": type(error).__name__, "where": where(error)} if isinstance(error, BaseException) else {}
+    details = {"error": type(error).__name__, "where": frames_of(error)} if isinstance(error, BaseException) else {}
     log.error("unhandled error", problem=context.get("message"), **details)

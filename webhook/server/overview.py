@@ -51,6 +51,8 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
     snapshot = replica.webhook.snapshot
     view = snapshot.state.view()
     pools = view.pools or ()
+    named = {(pool.provider, pool.pool_name) for pool in pools if pool.pool_name and not pool.elsewhere}
+    unlisted = [group for group in view.node_groups if (group.provider, group.pool_name) not in named]
     html = page(
         "overview.html",
         style="overview.css",
@@ -69,7 +71,7 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
         capacities=Counter(str(pool.capacity) for pool in pools),
         pools=list(map(_row, pools[:_POOLS])),
         unshown=max(0, len(pools) - _POOLS),
-        node_groups=list(map(_row, view.node_groups[:_POOLS])),
+        node_groups=list(map(_row, unlisted[:_POOLS])),
         certificates=list(_certificates(replica)),
         rehearsals=rehearsals,
         found=tuple(replica.webhook.found)[::-1],

@@ -14,7 +14,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from webhook.server.log import LASTING, Repeats, log, where
+from webhook.base.text import frames_of
+from webhook.server.log import LASTING, Repeats, log
 from webhook.server.recording import SUFFIX, encode_line, is_secret
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Recorder:
             except OSError as error:
                 reason, problem = "can't be written", error.strerror or type(error).__name__
             except Exception as error:  # noqa: BLE001 - no review must stop the recording
-                reason, problem = "bug", f"{type(error).__name__} {where(error)}"
+                reason, problem = "bug", f"{type(error).__name__} {frames_of(error)}"
             self._metrics.count(*(("unrecorded", reason) if reason else ("recorded",)))
             if problem:
                 self._repeats.log(log.error, "reviews not recorded", problem, reason=reason, problem=problem)

@@ -18,6 +18,7 @@ from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.view import ClusterView  # noqa: TC001 - as above
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
+from webhook.kube.references import key_of
 from webhook.model.patch import Operation
 from webhook.model.review import Request, is_null
 from webhook.rules.context import Phase  # noqa: TC001
@@ -146,7 +147,7 @@ def decode_notes(data: bytes) -> Recorded:
 
 
 def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
-    """Return the view without other namespaces, and without Nodes that the object doesn't name.
+    """Return the view without other namespaces, and without Nodes and other objects that the object doesn't name.
 
     The decision on the request doesn't depend on these.
     """
@@ -157,7 +158,12 @@ def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
     nodes = {name: place for name, place in view.nodes.items() if name.encode() in text} if naming else {}
     autoscalers = {namespace: known} if (known := view.autoscalers.get(namespace)) else {}
     namespaces = {} if labels is None else {namespace: labels}
-    return replace(view, namespaces=namespaces, budgets=budgets, nodes=nodes, autoscalers=autoscalers)
+    named = {key: known for key, known in view.references.items() if key.rpartition("/")[2].encode() in text}
+    volumes = {key_of("PersistentVolume", "", known.volume) for known in named.values()}
+    references = named | {key: view.references[key] for key in volumes & view.references.keys()}
+    return replace(
+        view, namespaces=namespaces, budgets=budgets, nodes=nodes, autoscalers=autoscalers, references=references
+    )
 
 
 def _redacted(raw: msgspec.Raw) -> msgspec.Raw:

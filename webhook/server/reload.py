@@ -18,7 +18,7 @@ from webhook.engine.response import respond
 from webhook.model.review import decode_review
 from webhook.offline.manifests.state import StateErrors
 from webhook.policy.document import files_below
-from webhook.policy.errors import PolicyErrors
+from webhook.policy.errors import PolicyErrors, Problem
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.server.log import log, log_failure
 
@@ -116,10 +116,12 @@ class Reloader:
 
 
 def _self_tested(snapshot: Snapshot) -> Snapshot:
-    """Decide on a sample Pod in both phases. A bundle that raises an exception here would raise it for every Pod."""
+    """Decide on a sample Pod in both phases. A policy that fails here would fail for every Pod: raise PolicyErrors."""
     for phase in Phase:
-        context = Context(phase=phase, now=utc_now())
-        respond(_SAMPLE.uid, decide(_SAMPLE, snapshot.bundle.index, context), phase)
+        decision = decide(_SAMPLE, snapshot.bundle.index, Context(phase=phase, now=utc_now()))
+        respond(_SAMPLE.uid, decision, phase)
+        if decision.failures:
+            raise PolicyErrors(Problem("self-test", 0, 0, "", str(failure)) for failure in decision.failures)
     if problems := warnings(snapshot.bundle, utc_now().date()):
         log.warning("policies without effect, or with exemptions that end", problems=list(map(str, problems)))
     return snapshot

@@ -24,6 +24,7 @@ from webhook.commands.audit.run import Listed, listed_resources
 from webhook.engine.bundle import load_bundle
 from webhook.formats import table
 from webhook.kube.disruption import GROUP, RESOURCE
+from webhook.kube.references import KINDS
 from webhook.kube.resources import Resource
 from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
 
@@ -100,7 +101,7 @@ def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_el
     providers = bundle.providers.values()
     wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
     pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is None}
-    wanted |= {*pools, *sizers_by_resource(providers)}
+    wanted |= {*pools, *sizers_by_resource(providers), *((group, plural) for group, _, plural in KINDS.values())}
     documents = yaml.safe_load_all((COMPONENTS / "audit" / "rbac.yaml").read_text())
     (role,) = (item for item in documents if item["kind"] == "ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list"}

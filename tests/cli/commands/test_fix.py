@@ -47,6 +47,10 @@ FIXED = POD.replace(
   - key: example.com/spot
     operator: Exists
     effect: NoSchedule
+  - key: qos.coreweave.cloud/interruptable
+    operator: Equal
+    value: "true"
+    effect: NoExecute
   terminationGracePeriodSeconds: 60
   # the end
 """,
@@ -116,7 +120,10 @@ def test_json_stays_json(indent: int | None, run: Run, write: Write) -> None:
     assert run("fix", "--state", "pools.yaml", file).code == 0
 
     changed = json.loads(file.read_text())
-    assert changed["spec"]["tolerations"] == [{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}]
+    assert changed["spec"]["tolerations"] == [
+        {"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "qos.coreweave.cloud/interruptable", "operator": "Equal", "value": "true", "effect": "NoExecute"},
+    ]
     assert run("fix", "--check", "--state", "pools.yaml", file).code == 0
     if indent:
         assert json.dumps(changed, indent=indent) == file.read_text()

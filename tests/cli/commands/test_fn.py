@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 TAINTED = SPOT_POOL + "  nodeTaints: [{key: example.com/spot, effect: NoSchedule}]\n"
-INJECTED = ["spec.tolerations", "spec.terminationGracePeriodSeconds", "spec.containers[0].lifecycle"]
+INJECTED = [
+    "spec.tolerations",
+    "spec.tolerations[+]",
+    "spec.terminationGracePeriodSeconds",
+    "spec.containers[0].lifecycle",
+]
 
 
 def resource_list(*manifests: str, **data: Any) -> bytes:
@@ -49,6 +54,7 @@ def test_items_get_exactly_what_the_webhook_injects(run: Run) -> None:
     added = [line for line in items.splitlines() if line not in given.decode().splitlines()]
     assert "".join(added).replace(" ", "") == (
         "lifecycle:preStop:sleep:seconds:5tolerations:-key:example.com/spotoperator:Existseffect:NoSchedule"
+        '-key:qos.coreweave.cloud/interruptableoperator:Equalvalue:"true"effect:NoExecute'
         "terminationGracePeriodSeconds:60"
     )
     assert [line for line in items.splitlines() if line not in added] == given.decode().splitlines()

@@ -68,7 +68,7 @@ def test_page_is_self_contained_and_has_reasons_patch_and_timeline(run: Run) -> 
     assert not {"script", "link", "img", "iframe"} & set(page.elements)
     assert not {"src", "href", "onload"} & {name for name, _ in page.attributes}
     assert "url(" not in html
-    assert "class checkpointing: a Job owns it, and it requests GPUs" in html
+    assert "class checkpointing: it runs to completion (restartPolicy: Never), and requests GPUs" in html
     assert "+ spec.template.spec.nodeSelector:\n    compute.coreweave.com/node-pool: gpu-spot</pre>" in html
     assert "prefers-color-scheme: dark" in html
 
@@ -94,6 +94,16 @@ def test_only_terminals_get_colors(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setenv("NO_COLOR", "1")
     terminal.show(lines)
     assert capsys.readouterr().out == "denies  why\n"
+
+
+@pytest.mark.parametrize(("manifest", "separator"), [(POD, ", "), (JOB, "\n      ")])
+def test_an_object_over_a_bound_is_explained(run: Run, write: Write, manifest: str, separator: str) -> None:
+    many = ", ".join(f"label-{number}: a" for number in range(300))
+    file = write("many.yaml", manifest.replace("containers:", f"nodeSelector: {{{many}}}{separator}containers:"))
+    text = explain(run, "--state", "state.yaml", file)
+    assert "\n\nnot judged: " in text
+    assert "\nskips       spot-placement" in text
+    assert "\npasses      reserved-labels" in text
 
 
 def test_a_pipe_does_not_import_rich() -> None:

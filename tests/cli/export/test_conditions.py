@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies
-from tests.builders import BUNDLE, cluster, decided, defaulted, review
+from tests.builders import BUNDLE, cluster, decided, defaulted, embedded, review
 from tests.cli.export.selection import WEBHOOKS, called
-from tests.engine.test_invariants_requests import embedded
 from tests.rules.conftest import shipped_provider, with_fields
 from webhook.capacity.providers.query import Query
 from webhook.registration.object_conditions import BUILT_IN
@@ -330,7 +329,7 @@ def test_a_change_of_a_field_that_another_provider_reads_is_sent() -> None:
 def test_provider_ids_of_shipped_machine_pools_are_not_sent() -> None:
     unasked = unasked_fields(BUNDLE.providers.values())
     machine_pools = {resource: tree for (_, resource), tree in unasked.items() if resource.endswith("machinepools")}
-    assert len(machine_pools) == 7
+    assert len(machine_pools) == 9
     for tree in machine_pools.values():
         spec = tree["spec"]
         assert isinstance(spec, dict)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.builders import node_pool
+from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
 from webhook.engine.bundle import Bundle, load_bundle
 from webhook.model.review import UserInfo
@@ -250,10 +251,14 @@ def template_notes(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tu
     value = {"apiVersion": "example.com/v1", "kind": "Simulation", "metadata": {"name": "x"}, "spec": spec, **more}
     findings = judgement_of(bundle, value).findings
     return [
-        (item.field, item.fix.rpartition("templates: ")[2]) for item in findings if item.id == "object/template-unknown"
+        (item.field, item.fix.rpartition("resource: simulations, ")[2].removeprefix("templates: "))
+        for item in findings
+        if item.id == "object/template-unknown"
     ]
 
 
+GKE_SPOT: Final = {"cloud.google.com/gke-spot": "true"}
+SELECTOR: Final = 'nodeSelector["cloud.google.com/gke-spot"]'
 CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
 
 
@@ -276,6 +281,24 @@ CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
             [('spec.a.metadata.annotations["spotgate.dev/node-pool"]', '["spec.a"]}')],
             id="annotation",
         ),
+        pytest.param(
+            {"pods": {"metadata": SPOT["metadata"], "terminationGracePeriodSeconds": 60}},
+            [(f"spec.pods.{CAPACITY}", 'pods: [{path: "spec.pods", spec: ., written: []}]}')],
+            id="fields of a Pod's spec next to its labels",
+        ),
+        pytest.param(
+            {"sets": [{"nodeSelector": {"disk": "ssd", **GKE_SPOT}}]},
+            [(f"spec.sets[0].{SELECTOR}", 'pods: [{path: "spec.sets[*]", spec: ., written: []}]}')],
+            id="selector of spot nodes",
+        ),
+        pytest.param(
+            {"nodeSelector": GKE_SPOT},
+            [(f"spec.{SELECTOR}", 'pods: [{path: "spec", spec: ., written: []}]}')],
+            id="selector in the spec",
+        ),
+        pytest.param({"nodeSelector": {"disk": "ssd", "cloud.google.com/gke-spot": True}}, [], id="other selector"),
+        pytest.param({"nodeSelector": {"matchLabels": GKE_SPOT}}, [], id="label selector"),
+        pytest.param({"nodeSelector": ["cloud.google.com/gke-spot"]}, [], id="selector of another type"),
         pytest.param({"a": SPOT, "b": SPOT}, [(f"spec.a.{CAPACITY}", '["spec.a"]}')], id="once per object"),
         pytest.param({"a": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}, [], id="no spotgate key"),
         pytest.param({"a": {**SPOT, "spec": {"providerID": "x"}}}, [], id="not of Pods"),
@@ -297,7 +320,7 @@ def test_the_search_for_pod_templates_is_bounded_by_aliases(bundle: Bundle) -> N
     many: dict[str, Any] = {}
     for _ in range(40):
         many = {"a": many, "b": many}
-    finding = UnknownTemplates(bundle.index).finding(
+    finding = UnknownTemplates(bundle.index, ClusterView()).finding(
         Manifest(manifest({"apiVersion": "x.y/v1", "kind": "Z"}).document, (), "x.y/v1", "Z", many), None
     )
     assert finding is None

@@ -94,6 +94,8 @@ PROGRAMS = {
     "endless output": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "OUTPUT", "prints more than"),
     "endless run": ("/bin/sleep 600 & wait", "SECONDS", "it did not end within 1 s"),
     "it fails": ("echo no >&2; exit 3", "", "can't be rendered: no;"),
+    "it warns, then fails": ("printf '# Warning: %03000d\\nError: no' 0 >&2; exit 1", "", "can't be rendered: no;"),
+    "kubectl fails": ("""printf 'Warning: old\\nE1128 17:19:38.2 9 run.go:72] "command failed" err="no"\\n' >&2; exit 1""", "", "can't be rendered: no;"),
     "it reads no user settings": ('echo "$AWS_SECRET_ACCESS_KEY $HTTPS_PROXY $PATH" >&2; exit 1', "", r"rendered: http://127.0.0.1:1 /\S+/bin;"),
 }  # fmt: skip
 

@@ -79,6 +79,8 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
         "work_lost_gpu_hours": Figure(0, 0),
         "reasons": (),
         "budget": "",
+        "grace_seconds": 60,
+        "startup_seconds": 30,
     }
     workload = WorkloadResult(
         api_version="apps/v1",
@@ -117,7 +119,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 600),
-            rehearsed(killed_early=Figure(6, 6)),
+            rehearsed(killed_early=Figure(6, 6), grace_seconds=600),
             [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 300}}}}],
             id="a grace period over the window",
         ),
@@ -143,13 +145,13 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 300),
-            rehearsed(lowest_ready=Figure(0, 0), replicas=6),
+            rehearsed(lowest_ready=Figure(0, 0), grace_seconds=300),
             [],
             id="no budget helps if the grace period leaves time for only one round",
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 240),
-            rehearsed(lowest_ready=Figure(0, 0)),
+            rehearsed(lowest_ready=Figure(0, 0), grace_seconds=240),
             [{"kind": "PodDisruptionBudget", "spec": {"maxUnavailable": 2}}],
             id="a budget that leaves no Pod ready at times: three rounds",
         ),
@@ -161,15 +163,26 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
                 budget="web",
                 reasons=("PodDisruptionBudget web allows no disruption",),
             ),
+            [{"kind": "Deployment", "spec": {"replicas": 2}}, {"spec": {"minAvailable": None, "maxUnavailable": 1}}],
+            id="a budget that requires the only Pod, and with two replicas both",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 60) + BUDGET.replace("100%", "1"),
+            rehearsed(
+                replicas=1,
+                killed_early=Figure(1, 1),
+                budget="web",
+                reasons=("PodDisruptionBudget web allows no disruption",),
+            ),
             [{"kind": "Deployment", "spec": {"replicas": 2}}],
-            id="a budget that requires the only Pod",
+            id="a budget that requires one Pod",
         ),
     ],
 )
 def test_proposed_fixes(
     bundle: Bundle, tmp_path: Any, text: str, result: Rehearsal, proposed: list[dict[str, Any]]
 ) -> None:
-    fixes = fixes_of(result, snapshot(bundle, tmp_path, text), startup=30)
+    fixes = fixes_of(result, snapshot(bundle, tmp_path, text))
     assert len(fixes) == len(proposed)
     for fix, part in zip(fixes, proposed, strict=True):
         manifest = yaml.safe_load(fix.yaml)
@@ -187,12 +200,13 @@ def _has(value: Any, part: Any) -> bool:
 def test_the_fixed_cluster_has_the_fixes(bundle: Bundle, tmp_path: Any) -> None:
     before = snapshot(bundle, tmp_path, DEPLOYMENT % ("spot", 600) + BUDGET)
     result = rehearsed(
-        pending=Figure(6, 6),
+        pending=Figure(2, 2),
         killed_early=Figure(6, 6),
         budget="web",
         reasons=("PodDisruptionBudget web allows no disruption",),
+        grace_seconds=600,
     )
-    after = with_fixes(before, fixes_of(result, before, startup=30))
+    after = with_fixes(before, fixes_of(result, before))
     objects = {(item["kind"], item["metadata"]["name"]): item for item in after.objects}
     template = objects["Deployment", "web"]["spec"]["template"]
     assert template["metadata"]["labels"] == {"app": "web", "spotgate.dev/capacity": "spot-preferred"}
@@ -232,15 +246,15 @@ def test_a_failing_job_gets_a_fix(bundle: Bundle, tmp_path: Any, restart: str, p
     result = rehearsed(reasons=("the Job has failed: BackoffLimitExceeded: too many",))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     failed = structs.replace(result, workloads=(job,))
-    (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart), startup=30)
+    (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart))
     assert fix.manifest["spec"] == proposed
 
 
 def test_a_template_fix_of_a_job_says_to_create_it_again(bundle: Bundle, tmp_path: Any) -> None:
-    result = rehearsed(killed_early=Figure(2, 2))
+    result = rehearsed(killed_early=Figure(2, 2), grace_seconds=600)
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     slow = (JOB % "Never").replace("restartPolicy", "terminationGracePeriodSeconds: 600, restartPolicy")
-    (fix,) = fixes_of(structs.replace(result, workloads=(job,)), snapshot(bundle, tmp_path, slow), startup=30)
+    (fix,) = fixes_of(structs.replace(result, workloads=(job,)), snapshot(bundle, tmp_path, slow))
     assert fix.manifest["spec"]["template"]["spec"] == {"terminationGracePeriodSeconds": 300}
     assert fix.why.endswith("; create the Job again to change it")
 
@@ -305,7 +319,7 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
     (tmp_path / "cluster.yaml").write_text(f"{LABELLED_POOL}---{DEPLOYMENT % ('spot-preferred', 30)}")
     before = snapshot_of(ClusterSource(manifests=read_manifests([tmp_path]).objects), bundle, ALLOCATABLE)
     lost = rehearsed(pending=Figure(6, 6))
-    (fix,) = fixes_of(lost, before, startup=30)
+    (fix,) = fixes_of(lost, before)
     assert fix.manifest["spec"] == {
         "computeClass": "default",
         "instanceType": "big",
@@ -321,19 +335,66 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
     assert growth_of(after, 90) == [("spot-fallback", 2, 90)]
 
 
-def test_no_blocking_or_existing_budget_is_proposed(bundle: Bundle, tmp_path: Any) -> None:
-    """`maxUnavailable: 1` delayed the drain: propose 2, or nothing if that is all Pods."""
+def blocked(**figures: Any) -> Rehearsal:
+    """Return a rehearsal in which the budget kept six Pods from being evicted."""
     why = ("PodDisruptionBudget web allows no disruption",)
-    text = DEPLOYMENT % ("spot-preferred", 60) + BUDGET.replace("minAvailable: 100%", "maxUnavailable: 1")
-    cluster = snapshot(bundle, tmp_path, text)
-    for replicas, expected in ((6, [{"minAvailable": None, "maxUnavailable": 2}]), (2, [])):
-        result = rehearsed(killed_early=Figure(1, 1), budget="web", reasons=why, replicas=replicas)
-        assert [fix.manifest["spec"] for fix in fixes_of(result, cluster, startup=30)] == expected
+    return rehearsed(killed_early=Figure(6, 6), budget="web", reasons=why, **figures)
+
+
+# The drain takes 300 s, and a Pod 60 s to stop and 30 s to start.
+@pytest.mark.parametrize(
+    ("figures", "allowed", "assumed"),
+    [
+        pytest.param({}, 1, "Pods stop in 60 s, and replacements are ready after 30 s", id="nine rounds"),
+        pytest.param({"startup_seconds": 61}, 2, "ready after 61 s", id="the drain retries after 65 s: four rounds"),
+        pytest.param({"grace_seconds": 250}, 3, "stop in 250 s", id="two rounds"),
+        pytest.param({"pending": Figure(3, 4)}, 4, ", except 4 without room", id="Pods without room stay unavailable"),
+        pytest.param(
+            {"pending_before": 3}, 4, " in addition to 3 that were pending before", id="Pods that were pending count"
+        ),
+        pytest.param({"kind": "StatefulSet"}, 4, "ready after 90 s", id="three rounds, one Pod after another"),
+    ],
+)
+def test_a_budget_permits_the_evictions_that_the_window_needs(
+    bundle: Bundle, tmp_path: Any, figures: dict[str, Any], allowed: int, assumed: str
+) -> None:
+    kind = figures.pop("kind", "Deployment")
+    text = (DEPLOYMENT % ("spot-preferred", 60) + BUDGET).replace("kind: Deployment", f"kind: {kind}")
+    result = blocked(**figures)
+    result = structs.replace(result, workloads=(structs.replace(result.workloads[0], kind=kind),))
+    (fix,) = (fix for fix in fixes_of(result, snapshot(bundle, tmp_path, text)) if " blocks the drain " in fix.why)
+    assert fix.manifest["spec"] == {"minAvailable": None, "maxUnavailable": allowed}
+    assert assumed in fix.why
+
+
+def test_no_blocking_existing_or_contradictory_budget_is_proposed(bundle: Bundle, tmp_path: Any) -> None:
+    text = DEPLOYMENT % ("spot-preferred", 60) + BUDGET
+    cluster, result = snapshot(bundle, tmp_path, text), blocked()
+    assert not fixes_of(blocked(missing=Figure(6, 6)), cluster)  # it would allow all six
+    shared = structs.replace(result, workloads=(*result.workloads, structs.replace(result.workloads[0], name="other")))
+    assert not fixes_of(shared, cluster)
+    enough = snapshot(bundle, tmp_path, text.replace("minAvailable: 100%", "maxUnavailable: 1"))
+    assert not fixes_of(result, enough)
     none_lost = structs.replace(result.workloads[0], lost=0, lost_on=(), budget="", lowest_ready=Figure(0, 0))
     no_room = structs.replace(none_lost, lost=6, pending=Figure(1, 1))
     for workload in (none_lost, no_room):
         harmless = structs.replace(result, workloads=(workload,))
-        assert not fixes_of(harmless, snapshot(bundle, tmp_path, text.partition("---")[0]), startup=30)
+        assert not fixes_of(harmless, snapshot(bundle, tmp_path, text.partition("---")[0]))
+
+
+def test_a_budget_that_blocks_only_with_the_other_fixes_is_tried_too() -> None:
+    """`pool` makes room for replacements, for which the budget then waits."""
+    base = structs.replace(rehearsed(pending=Figure(6, 6)), fixes=(Fix("pool", {}),))
+    budget = Fix("budget", {"kind": "PodDisruptionBudget"})
+
+    def rehearse(fixes: Sequence[Fix], _: int | None) -> Rehearsal:
+        left = Figure(0, 0) if budget in fixes else Figure(6, 6)
+        return structs.replace(rehearsed(pending=left, killed_early=left), fixes=() if budget in fixes else (budget,))
+
+    result = try_fixes(base, rehearse, 180)
+    assert [(fix.why, fix.tried) for fix in result.fixes] == [("budget", "helps"), ("pool", "does not help")]
+    assert result.fixed is not None
+    assert result.fixed.workloads[0].killed_early == Figure(0, 0)
 
 
 def test_each_fix_is_tried_alone_until_the_time_is_up() -> None:

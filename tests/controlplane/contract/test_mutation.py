@@ -81,7 +81,10 @@ def test_mutate_pod_and_apply_defaults_after_mutation__injected_fields_and_defau
         assert api.get(f"{pods_in(own)}/web")["spec"] == spec
     assert spec["terminationGracePeriodSeconds"] == 60
     assert spec["nodeSelector"] == {"compute.coreweave.com/node-pool": "cpu-spot"}
-    assert spec["tolerations"][-1]["key"] == "example.com/spot"
+    assert [toleration["key"] for toleration in spec["tolerations"][-2:]] == [
+        "example.com/spot",
+        "qos.coreweave.cloud/interruptable",
+    ]
     assert container["lifecycle"] == SLEEP
     assert (container["terminationMessagePolicy"], spec["dnsPolicy"]) == ("File", "ClusterFirst")
 

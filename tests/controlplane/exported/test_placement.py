@@ -146,7 +146,9 @@ TABLE = [
     Case("an unknown class", labeled(pod("case"), SPOT | {"spotgate.dev/workload-class": "none"})),
     Case("a queue worker", owned(spot(), "ReplicaSet", "apps/v1")),
     Case("a server", owned(spot(containers=containers(ports=[{"containerPort": 80}])), "ReplicaSet", "apps/v1")),
-    Case("a job", owned(spot(), "Job", "batch/v1")),
+    Case("runs to completion", spot(restartPolicy="Never")),
+    Case("runs to completion with GPUs", spot(restartPolicy="OnFailure", containers=containers(**gpus()))),
+    Case("a job", owned(spot(restartPolicy="OnFailure"), "Job", "batch/v1")),
     *(Case(f"keep {words}", keeping(words)) for words in ("grace-period", "pre-stop", "node-selector", "tolerations, pre-stop")),
     Case("keep all", keeping("grace-period,pre-stop,node-selector,tolerations"), "unchanged"),
     Case("a DaemonSet's", owned(spot(), "DaemonSet", "apps/v1"), "unchanged"),
@@ -167,7 +169,7 @@ def combined(chosen: random.Random) -> Iterator[Case]:
         [{}, {}, *({"nodeSelector": labels} for labels in ({"example.com/capacity": "spot"}, {"cloud.google.com/gke-spot": "true"}, {"kubernetes.io/arch": "arm64"}))],
         [{}, *({"tolerations": [toleration]} for toleration in (TAINTED, {"key": "team", "operator": "Exists"}, {"operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Exists"}))],
         [containers(), containers(**gpus()), containers({"name": "b", "image": "i"}, **PRE_STOP), containers(lifecycle={"preStop": {"sleep": {"seconds": 20}}})],
-        [{}, {}, {"terminationGracePeriodSeconds": 60}, {"terminationGracePeriodSeconds": 900}],
+        [{}, {"restartPolicy": "Never"}, {"terminationGracePeriodSeconds": 60}, {"terminationGracePeriodSeconds": 900}],
         [None, ("Job", "batch/v1"), ("ReplicaSet", "apps/v1"), ("DaemonSet", "apps/v1")],
     ]  # fmt: skip
     for number in range(COMBINATIONS):

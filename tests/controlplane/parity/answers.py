@@ -21,7 +21,7 @@ from webhook.kube.resources import resource_of
 from webhook.model.decision import Decision, Finding, Outcome
 from webhook.offline.judge import defaulted
 from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import DEFAULT_NAMESPACE
+from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ class Offline:
         file = self.directory / "defaulted.json"
         file.write_text(json.dumps(thing))
         (manifest,) = read_manifests([file]).objects
-        return defaulted(manifest, manifest.namespace)
+        state = view_of(read_manifests([self.state]).objects, {}, complete=True)
+        return defaulted(manifest, manifest.namespace, state.references)
 
 
 def _findings(report: JSON) -> Iterable[Finding]:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 JSON = dict[str, Any]
 Live = dict[tuple[str, str], JSON]
 
-POOLS = Path(__file__).with_name("pools.yaml")
+POOLS, REFERENCES = (Path(__file__).with_name(name) for name in ("pools.yaml", "references.yaml"))
 NODE_POOLS = "nodepools.compute.coreweave.com"
+NAMED = "resourceclaimtemplates,persistentvolumeclaims,persistentvolumes,runtimeclasses"
+"""The kinds of objects that Pods name."""
 
 
 @contextlib.contextmanager
@@ -41,6 +43,7 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
     for name in made:
         kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s")
     kubectl(*("create", "poddisruptionbudget", "x"), "--selector=app=x", "--min-available=50%", f"--namespace={SPOT}")
+    kubectl("apply", f"--filename={REFERENCES}", f"--namespace={SPOT}")
     webhook.wait_for_pool(names[-1])
     webhook.wait(lambda: webhook.try_out(pod("probe"), SPOT)["spec"].get("affinity"), f"{SPOT} is known")
     with connect(webhook.cluster) as server:
@@ -50,11 +53,12 @@ def populated(webhook: Webhook, namespaces: list[JSON]) -> Iterator[Live]:
             assert isinstance(server.ask(thing, REPLICASET_CONTROLLER, store=True), Answer)
     objects = [
         *kubectl.get(f"nodes,namespaces,{NODE_POOLS}")["items"],
-        *kubectl.get("poddisruptionbudgets", f"--namespace={SPOT}")["items"],
+        *kubectl.get(f"poddisruptionbudgets,{NAMED}", f"--namespace={SPOT}")["items"],
         *kubectl.get("pods,deployments,rayclusters", f"--namespace={PLAIN}")["items"],
     ]
     yield {(thing["kind"], thing["metadata"]["name"]): thing for thing in objects}
     kubectl("delete", f"--filename={POOLS}")
+    kubectl("delete", "persistentvolume/far", "runtimeclass/sandbox", "--wait=false")
     kubectl("delete", "namespace", *made, "--wait=false")
     asking = labeled(pod("probe"), {}, {"spotgate.dev/node-pool": names[-1]})
     webhook.wait(lambda: "nodeSelector" not in webhook.try_out(asking)["spec"], f"{names[-1]} is forgotten")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.builders import pod
 from tests.controlplane.harness.kubectl import as_list
 from tests.controlplane.parity.answers import Identity, Offline, Refusal, connect
 from tests.controlplane.parity.changes import deployments, pools, ray_clusters, relabelled
 from tests.controlplane.parity.cluster import having, pods_of, populated, runnable, there
 from tests.controlplane.parity.compare import Parity, assert_same_pod
-from tests.controlplane.parity.corpus import ALICE, ON_CALL, examples, golden, identities, namespaces_of
+from tests.controlplane.parity.corpus import ALICE, ON_CALL, SPOT, examples, golden, identities, namespaces_of
 from tests.controlplane.parity.objects import objects
 from tests.controlplane.parity.pods import everything as pod_with_everything
 from tests.controlplane.parity.pods import pods
@@ -101,6 +102,23 @@ def test_a_golden_creation_gets_the_same_verdict(review: Golden, parity: Parity,
     if there(thing, live):
         thing = {**thing, "metadata": {**thing["metadata"], "name": review.name}}
     parity.of(thing, review.identity)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]},
+        {"resourceClaims": [{"name": "nic", "resourceClaimTemplateName": "network"}]},
+        {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "unknown"}]},
+        {"runtimeClassName": "sandbox"},
+        {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "far"}}]},
+    ],
+    ids=str,
+)
+def test_objects_that_a_pod_names_count_offline_as_in_the_cluster(spec: JSON, parity: Parity) -> None:
+    thing = pod("names")
+    parity.of({**thing, "metadata": {"name": "names", "namespace": SPOT}, "spec": {**thing["spec"], **spec}}, ALICE)
+    assert not parity.refusals
 
 
 @pytest.mark.parametrize("kind", ["Pod", *BUILT_IN])

@@ -133,6 +133,16 @@ class Fallbacks(msgspec.Struct, frozen=True):
         unknown = f"it is unknown whether {pool.instance_type or 'it'} has GPUs"
         return unknown if pool.gpu is Gpu.UNKNOWN else ""
 
+    def is_limited(self, spot: Pool, pools: Sequence[Pool], require: RequireName) -> bool:
+        """Return whether a spot pool would have a fallback if no capacity ended by itself."""
+        limited = (pool for pool in pools if pool.capacity is CapacityType.LIMITED)
+        lasting = [replace(pool, capacity=CapacityType.ON_DEMAND) for pool in limited]
+        return spot.partly_limited or self.coverage(spot, lasting, require) is not Coverage.NONE
+
+    def ends(self, pool: Pool) -> str:
+        """Return that the pool's limited capacity ends, and when, as a phrase."""
+        return f"its capacity ends by itself: {self.providers[pool.provider].limited.ends}"
+
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return a phrase with the cluster of a pool outside the spot pool's cluster."""
         title = "" if pool.provider == spot.provider else f" ({self.providers[pool.provider].title})"
@@ -198,6 +208,8 @@ class Fallbacks(msgspec.Struct, frozen=True):
             return "it is spot"
         if pool.capacity is CapacityType.UNKNOWN:
             return "it is unknown whether it is on-demand"
+        if pool.capacity is CapacityType.LIMITED:
+            return self.ends(pool)
         if pool.unusable:
             return pool.unusable
         hard = (taint for taint in pool.taints if taint.effect in HARD_EFFECTS)

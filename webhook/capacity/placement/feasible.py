@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from webhook.capacity.placement.supply import tolerations_for
-from webhook.capacity.providers.pool import Gpu
-from webhook.kube.affinity import Term
+from webhook.base.text import listed
+from webhook.capacity.placement.supply import ARM, tolerations_for
+from webhook.capacity.providers.pool import Gpu, Taint
+from webhook.capacity.providers.taints import platform_of
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from webhook.capacity.placement.supply import SpotNodes, Supply
-    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
+    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
 EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
 """The reason for pools that would otherwise run the Pod."""
-_NO_GPU: Final = "it has no GPUs, and the Pod requests GPUs"
-_GPU: Final = "it has GPUs, and the Pod requests none"
-
-_ARM: Final = "arm64"
 _LISTING: Final = frozenset({"In", "NotIn"})
 
 
@@ -33,15 +33,15 @@ class Rejected(msgspec.Struct, frozen=True):
     """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
-        certain: the scheduler doesn't place the Pod on these nodes, regardless of injection.
-        foreign: the platform of the nodes differs from the Pod's.
-        dedicated: the taint that dedicates the nodes to other Pods, if this Pod's constraints admit them.
+        admitted: whether the Pod's constraints and requests admit the nodes, so that only taints can repel it.
+        foreign: the label of the operating system or architecture that differs from the Pod's, or empty.
+        dedicated: the taint that dedicates the nodes to other Pods.
     """
 
     nodes: SpotNodes
     because: str
-    certain: bool = False
-    foreign: bool = False
+    admitted: bool = False
+    foreign: str = ""
     dedicated: Taint | None = None
 
 
@@ -51,24 +51,24 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         terms: its own nodeSelector and required affinity.
         named: the pool that its annotation names.
-        requested: the accelerators that it requests.
-        claims: whether it requests devices through resource claims.
-        vague: whether the quantity of an extended resource that it requests is a placeholder.
+        requested: the accelerators that it requests: resources and device classes.
+        vague: whether it may request others, because a resource claim is unknown or a quantity is a placeholder.
+        volumes: the PersistentVolumes that it mounts, each with its node affinity.
+        labelled: whether it selects only pools of another kind by their labels, so that the kind doesn't matter.
     """
 
     pod: Pod
     terms: tuple[Term, ...]
     named: str | None
     requested: frozenset[str]
-    claims: bool
     vague: bool = False
+    volumes: tuple[tuple[str, tuple[Term, ...]], ...] = ()
+    labelled: bool = False
 
     @property
     def gpu(self) -> bool | None:
-        """Return whether the Pod requests GPUs. Return None if a resource claim or a placeholder may request one."""
-        if self.vague:
-            return None
-        return True if self.requested else None if self.claims else False
+        """Return whether the Pod requests GPUs. Return None if that is unknown."""
+        return None if self.vague else bool(self.requested)
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
@@ -76,145 +76,145 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
             return False
         if self.named is not None:
             return nodes.pool.is_named(self.named)
-        return bool(self.terms) and all(term.demands(nodes.provider.pool_labels) for term in self.terms)
+        return bool(self.terms) and all(term.lists(nodes.provider.pool_labels) for term in self.terms)
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
-        if because := nodes.closed or self._unable(nodes):
-            return Rejected(nodes, because, certain=True)
-        admitted, chosen = nodes.admitted(self.terms, nodes.absent), self.chooses(nodes)
-        if admitted and (because := self._wrong_platform(nodes, supply, chosen=chosen)):
-            return Rejected(nodes, because, foreign=True)
-        wasted = self.gpu is False and nodes.gpu is Gpu.YES
-        taint = None if chosen else _untolerated(self.pod, nodes.dedicated)
-        if taint is not None and not wasted:
+        excluded = "" if nodes.admitted(self.terms, nodes.absent) else EXCLUDED
+        if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes) or excluded:
+            return Rejected(nodes, because)
+        chosen = self.chooses(nodes)
+        by_label = self.labelled and nodes.pool is not None
+        if (foreign := self._foreign(nodes, supply, chosen=chosen or by_label)) is not None or chosen:
+            return foreign
+        guards = () if nodes.pool is None else filterfalse(partial(self._opens, nodes), nodes.guards)
+        if (guard := _untolerated(self.pod, guards)) is not None:
+            return Rejected(nodes, f"its taint {guard} is for Pods that request its accelerator")
+        if self.gpu is False and nodes.gpu is Gpu.YES and not by_label:
+            return Rejected(nodes, "it has GPUs, and the Pod requests none", admitted=True)
+        if (taint := _untolerated(self.pod, nodes.dedicated)) is not None:
             because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
-            return Rejected(nodes, because, certain=not admitted, dedicated=taint if admitted else None)
-        if wasted:
-            return Rejected(nodes, _GPU, certain=taint is not None or not admitted)
-        return None if admitted else Rejected(nodes, EXCLUDED, certain=True)
-
-    def _alone(self, nodes: SpotNodes, supply: Supply) -> bool:
-        """Return whether each term demands a label that only the pool of these nodes declares."""
-        items = [item for item in nodes.labels.items() if item[0] in supply.given]
-        own = [(key, value) for key, value in items if sum(pool.labels.get(key) == value for pool in supply.pools) == 1]
-        listing = ([need for need in term.requirements if need.operator == "In"] for term in self.terms)
-        return all(any((need.key, *(need.values or ())) in own for need in requirements) for requirements in listing)
+            return Rejected(nodes, because, admitted=True, dedicated=taint)
+        return None
 
     def tolerations(self, fitting: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
         """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
-            guards = [taint for taint in nodes.guards if nodes.provider.serves(taint, self.requested)]
-            dedicated = nodes.dedicated if self.chooses(nodes) else ()
-            wanted |= dict.fromkeys((*nodes.tolerations, *tolerations_for((*dedicated, *guards))))
+            guards = filter(partial(self._opens, nodes), nodes.guards)
+            marking = filter(partial(self._may_meet, nodes), nodes.marking)
+            repelling = nodes.taints if self.chooses(nodes) else ()
+            wanted |= dict.fromkeys(tolerations_for((*marking, *nodes.platform, *guards, *repelling)))
         return tuple(wanted)
+
+    def _may_meet(self, nodes: SpotNodes, taint: Taint) -> bool:
+        """Return whether the nodes may have this spot taint: only nodes with an `instead` label have its taint."""
+        special = any(label.instead and label.key == taint.key for label in nodes.provider.spot_node_labels)
+        own = taint in nodes.taints or taint.key in dict(nodes.marks)
+        return not special or own or any(term.demands({taint.key}) for term in self.terms)
+
+    def _opens(self, nodes: SpotNodes, guard: Taint) -> bool:
+        """Return whether the Pod gets a toleration for a taint of an accelerator."""
+        return self.labelled or self.gpu is None or nodes.provider.serves(guard, self.requested)
 
     def _unable(self, nodes: SpotNodes) -> str:
         """Return why accelerators, or their absence, exclude the nodes. Return an empty string if they don't."""
         if self.gpu and nodes.gpu is Gpu.NO:
-            return _NO_GPU
-        resources = nodes.provider.gpu.resources
-        if other := next((resource for resource in sorted(self.requested) if not resources.match(resource)), ""):
+            return "it has no GPUs, and the Pod requests GPUs"
+        if other := next((name for name in sorted(self.requested) if not nodes.provider.offers(name)), ""):
             return f"{nodes.provider.title} has no {other}"
-        guard = guarding_taint(self.pod, nodes, self.requested)
-        if guard is None:
-            return ""
-        if self.gpu:
-            return f"its taint {guard} is for Pods that request {guard.key}"
-        return f"its taint {guard} repels Pods that request no GPUs"
+        return ""
 
-    def _wrong_platform(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> str:
-        """Return why the operating system or architecture excludes the nodes. Return an empty string if it doesn't.
+    def _volume_elsewhere(self, nodes: SpotNodes) -> str:
+        """Return which bound volume the nodes can't attach. Return an empty string if they can attach all of them."""
+        volume, terms = next((bound for bound in self.volumes if not nodes.admitted(bound[1], nodes.absent)), ("", ()))
+        where = dict.fromkeys(value for term in terms for need in term.requirements for value in need.values or ())
+        return f"volume {volume} is in {listed(where)}" if volume else ""
 
-        A Pod runs on Windows or Arm only if its own spec says so, if it names the pool, or if it selects a label that
-        no other pool declares.
+    def _foreign(self, nodes: SpotNodes, supply: Supply, *, chosen: bool) -> Rejected | None:
+        """Return why the operating system or architecture excludes the nodes, or None if it doesn't.
+
+        A Pod runs on Windows or Arm only if its own constraints or tolerations say so, or if it names the pool. On a
+        cluster with only Arm nodes, all Pods run on Arm.
         """
         system, own = nodes.only(OS_LABEL), self.pod.spec.os
         if own is not None and system not in {"", own.name}:
-            return f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
-        if chosen:
-            return ""
+            because = f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
+            return Rejected(nodes, because, admitted=True, foreign=OS_LABEL)
         on_windows = system == WINDOWS and own is None
-        for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, nodes.only(ARCH_LABEL) == _ARM)):
-            if foreign and not _selects_platform(self.terms, key, nodes) and not self._alone(nodes, supply):
-                return f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
-        return ""
+        on_arm = nodes.only(ARCH_LABEL) == ARM and not supply.arm
+        for key, foreign in ((OS_LABEL, on_windows), (ARCH_LABEL, on_arm)):
+            if foreign and not chosen and not self._accepts(key, nodes):
+                because = f"its nodes have {key}={nodes.only(key)}, and the Pod doesn't select them"
+                return Rejected(nodes, because, admitted=True, foreign=key)
+        return None
+
+    def _accepts(self, key: str, nodes: SpotNodes) -> bool:
+        """Return whether the Pod lists values of this platform label in a fitting term, or tolerates its taint."""
+        keys, value = {key, f"beta.{key}"}, nodes.only(key)
+        admitting = (term.requirements for term in self.terms if nodes.admitted((term,), nodes.absent))
+        if any(need.key in keys and need.operator in _LISTING for needs in admitting for need in needs):
+            return True
+        tolerated = (Taint(own.key or "", own.value or value) for own in self.pod.spec.tolerations or ())
+        return any(platform_of(taint) == (key, value) for taint in tolerated)
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """The spot nodes for a Pod that targets spot.
+
+    Attributes:
+        nodes: the spot nodes that can run the Pod.
+        rejected: the spot pools that can't run it.
+        strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
+        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
+    """
+
+    nodes: tuple[SpotNodes, ...]
+    rejected: tuple[Rejected, ...]
+    strays: tuple[Rejected, ...]
+    tolerations: tuple[Toleration, ...]
 
 
 def feasible_nodes(
     demands: PodDemands, supply: Supply, in_play: tuple[Provider, ...], spot_shown: frozenset[str]
-) -> tuple[list[SpotNodes], list[Rejected]]:
-    """Return the spot nodes that can run a Pod that targets spot, and the rejected spot pools.
+) -> Fit:
+    """Return the spot nodes that can run a Pod that targets spot, and those that can't.
 
-    The result includes the spot nodes of providers whose pools aren't visible if no visible pool fits, or if the
-    cluster has spot Nodes of the provider.
+    Pools of a provider whose pools aren't objects can be invisible, because they have no Nodes. So their spot nodes
+    always count, except in a cluster that has spot pools as objects and shows no spot Node of the provider.
     """
     terms, named = demands.terms, demands.named
     names = {provider.name for provider in in_play}
-    fitting: list[SpotNodes] = []
-    rejected: list[Rejected] = []
-    wasted: list[Rejected] = []
-    for nodes in supply.spot:
-        if nodes.provider.name not in names or not (named is None or demands.chooses(nodes)):
-            continue
-        if (refusal := demands.rejects(nodes, supply)) is None:
-            fitting.append(nodes)
-        else:
-            (wasted if refusal.because == _GPU and not refusal.certain else rejected).append(refusal)
-    if wasted:
-        selected = _named(terms, named, fitting, [refusal.nodes for refusal in wasted], supply)
-        fitting = [nodes for nodes in supply.spot if nodes in fitting or nodes in selected]
-        rejected += [refusal for refusal in wasted if refusal.nodes not in selected]
+    spot = [
+        nodes for nodes in supply.spot if nodes.provider.name in names and (named is None or demands.chooses(nodes))
+    ]
+    answers = [(nodes, demands.rejects(nodes, supply)) for nodes in spot]
+    rejected = tuple(refusal for _, refusal in answers if refusal is not None)
+    keys = supply.given.union(*(provider.pool_labels for provider in in_play))
+    selects = bool(terms) and all(term.lists(keys) for term in terms)
+    if selects and not (
+        demands.labelled or any(not no and nodes.admitted(terms, supply.telling) for nodes, no in answers)
+    ):
+        return feasible_nodes(replace(demands, labelled=True), supply, in_play, spot_shown)
     if named is None:
-        shown = names & {nodes.provider.name for nodes in supply.spot}
-        hidden = names & spot_shown - shown if fitting else _hidden(demands, names, shown, supply, rejected)
+        shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
-        absent = supply.given if fitting else frozenset()
-        unseen = [nodes for nodes in supply.unseen if nodes.provider.name in hidden]
-        fitting += [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
-    return fitting, rejected
-
-
-def _hidden(
-    demands: PodDemands, names: set[str], shown: set[str], supply: Supply, rejected: list[Rejected]
-) -> set[str]:
-    """Return the providers that may have unseen spot nodes for a Pod that fits no visible spot pool.
-
-    If no spot pool is visible, return all providers. Otherwise return the providers without visible pools, and those
-    whose visible nodes lack the Pod's accelerators or architecture or aren't in the pool that it names: a matching pool
-    may be scaled to zero. Leave out providers whose selector would place the Pod on visible nodes that can't run it.
-    """
-    if not shown:
-        return names
-    open_to_it = {refusal.nodes.provider.name for refusal in rejected if not refusal.certain}
-    spot = [nodes for nodes in supply.spot if nodes.provider.name in shown - open_to_it]
-    keys = {ARCH_LABEL, f"beta.{ARCH_LABEL}"}
-    architectures = [Term(tuple(need for need in term.requirements if need.key in keys)) for term in demands.terms]
-    open_to = (nodes for nodes in spot if nodes.admitted(architectures, nodes.absent))
-    suitable = {nodes.provider.name for nodes in open_to if not (demands.gpu and nodes.gpu is Gpu.NO)}
-    wanted = {nodes.provider.name for nodes in spot if nodes.provider.name not in suitable or demands.chooses(nodes)}
-    return names - {pool.provider for pool in supply.pools} | wanted
-
-
-def opens(tolerations: tuple[Toleration, ...], pod: Pod, rejected: Rejected) -> bool:
-    """Return whether these tolerations alone let the Pod run on nodes of another platform."""
-    needed = [toleration for toleration in rejected.nodes.tolerations if toleration.effect in HARD_EFFECTS]
-    known = rejected.foreign and bool(needed) and set(needed) <= set(tolerations)
-    return known and _untolerated(pod, rejected.nodes.dedicated) is None
-
-
-def _selects_platform(terms: tuple[Term, ...], key: str, nodes: SpotNodes) -> bool:
-    """Return whether every term that may admit these nodes lists values of this platform label."""
-    keys = {key, f"beta.{key}"}
-    admitting = (term.requirements for term in terms if nodes.admitted((term,), nodes.absent))
-    return all(any(need.key in keys and need.operator in _LISTING for need in needs) for needs in admitting)
+        absent = supply.given if len(rejected) < len(spot) else frozenset()
+        unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names & shown)
+        admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
+        answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
+    fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
+    tolerations = demands.tolerations(fitting)
+    tolerated = (*(demands.pod.spec.tolerations or ()), *tolerations)
+    loose = (refusal for _, refusal in answers if refusal is not None and refusal.admitted)
+    strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerated))
+    return Fit(fitting, rejected, strays, tolerations)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:
     """Return whether the Pod's own constraints demand a label that distinguishes spot, and admit only these nodes."""
     return (
-        all(term.demands(supply.telling) for term in terms)
+        all(term.lists(supply.telling) or term.demands(supply.telling - supply.names) for term in terms)
         and not any(other.admitted(terms, supply.telling) for other in supply.other)
         and all(spot in nodes or not spot.admitted(terms, supply.telling) for spot in supply.spot)
         and all(
@@ -240,31 +240,7 @@ def demands_spot(term: Term, provider: Provider) -> bool:
     return False
 
 
-def guarding_taint(pod: Pod, nodes: SpotNodes, requested: frozenset[str]) -> Taint | None:
-    """Return the first untolerated taint of the nodes that repels Pods without a request for its accelerator."""
-    return _untolerated(pod, (taint for taint in nodes.guards if not nodes.provider.serves(taint, requested)))
-
-
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:
     """Return the first NoSchedule or NoExecute taint that the Pod doesn't tolerate."""
     tolerations, hard = pod.spec.tolerations or (), (taint for taint in taints if taint.effect in HARD_EFFECTS)
     return next((taint for taint in hard if not any(tolerates(toleration, taint) for toleration in tolerations)), None)
-
-
-def _named(
-    terms: tuple[Term, ...], named: str | None, fit: list[SpotNodes], unsuited: list[SpotNodes], supply: Supply
-) -> list[SpotNodes]:
-    """Return the GPU nodes that a Pod without GPU requests names: by annotation, pool-name label, or declared label.
-
-    A label that pools declare names the nodes only if no fitting node has it: all spot pools may have the label.
-    """
-    if named is not None:
-        return unsuited
-
-    def selects(nodes: SpotNodes, keys: Collection[str]) -> bool:
-        return any(term.demands(keys) and nodes.admitted((term,), supply.telling) for term in terms)
-
-    by_name = [nodes for nodes in unsuited if selects(nodes, nodes.provider.pool_labels)]
-    if by_name or any(selects(nodes, supply.given) for nodes in fit):
-        return by_name
-    return [nodes for nodes in unsuited if selects(nodes, supply.given)]

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Term
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.pod import Requirement
+from webhook.kube.tolerations import HARD_EFFECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,18 +27,23 @@ _NODE_NAMES: Final = frozenset({HOSTNAME_LABEL, "metadata.name"})
 """The label and the field with which a Pod selects Nodes by name."""
 
 
-def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], inferred: Collection[str]) -> Pool:
-    """Return a declared pool, completed with labels and zones from its Nodes. ``groups`` are the groups of its Nodes.
+def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred: Collection[str]) -> Pool:
+    """Return a declared pool, completed with what its Nodes show. ``groups`` are the groups of its Nodes.
 
-    ``marks`` are the labels of spot Nodes. The provider's document only infers the ``inferred`` labels, so the labels
-    of Nodes override them. If a pool has several machine types, its future nodes may differ from its current ones.
+    The provider's document only infers the ``inferred`` labels, so the labels of Nodes override them. If a pool has
+    several machine types, its future nodes may differ from its current ones. Forbidden taints of Nodes don't count,
+    because new nodes don't have them.
     """
     if not groups:
         return pool
-    marks = {*marks, *dict(pool.own_marks)}
+    marks = {*provider.marks, *dict(pool.own_marks)}
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
-    if pool.label_domains:  # The pool declares all labels.
-        return replace(pool, label_keys=keys.union(pool.label_keys or ()))
+    shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
+    lasting = (taint for taint in shared if taint.effect in HARD_EFFECTS and not provider.is_forbidden(taint))
+    # A pool that declares all labels also declares all taints, except those of starting nodes.
+    taints = (*pool.taints, *sorted(filter(says_spot, lasting) if pool.label_domains else lasting, key=str))
+    if pool.label_domains:
+        return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints)
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
     sure = common if alike else [item for item in common if item[0] in _PLATFORM or item[0] in pool.labels]
@@ -52,6 +59,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], marks: Collection[str], infer
         label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
         requirements=requirements,
         zones=zones,
+        taints=taints,
     )
 
 

@@ -10,25 +10,24 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from webhook.base.caching import identity_cache
+from webhook.base.globs import is_glob
 from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
-from webhook.capacity.providers.nodes import KIND as NODE_GROUP
-from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
-from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues
+from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.affinity import Tristate
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL
-from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
+from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.providers.requirements import Requirements
     from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Requirement, Toleration
@@ -43,6 +42,14 @@ EVERY_NODE_HAS: Final = frozenset(
 
 Source: https://kubernetes.io/docs/reference/labels-annotations-taints/
 """
+
+ARM: Final = "arm64"
+_PLATFORMS: Final = (
+    {OS_LABEL: "linux", ARCH_LABEL: "amd64"},
+    {OS_LABEL: "linux", ARCH_LABEL: ARM},
+    {OS_LABEL: WINDOWS, ARCH_LABEL: "amd64"},
+)
+"""The platforms of nodes that aren't visible."""
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,6 +87,13 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         known = self.requirements.labels.get(requirement.key)
         return known is not None and any(map(known.admits, values))
 
+    def only(self, key: str) -> str:
+        """Return the only value of a label on these nodes. Return an empty string if it is unknown."""
+        if (value := self.labels.get(key)) is not None:
+            return value
+        values = self.requirements.of(key).values or ()
+        return next(iter(values)) if len(values) == 1 else ""
+
 
 class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """The spot nodes of one pool, or all spot nodes of a provider whose pools aren't visible.
@@ -88,9 +102,11 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
         pool: their pool; None if only the provider's labels and taints describe them.
         absent: the keys of labels that the nodes lack, because only other providers use them.
         closed: why the nodes accept no Pods, as a phrase; empty if they accept Pods.
+        taints: the taints that repel Pods.
         guards: the taints that repel Pods without a request for the nodes' accelerator.
         dedicated: the taints that repel every Pod that neither tolerates them nor names the pool.
-        tolerations: the tolerations for the taints that mark spot nodes or their platform.
+        marking: the taints that mark the nodes as spot.
+        platform: the taints that name their platform.
         marks: the labels that distinguish them from other nodes of their pool, the preferred label first.
     """
 
@@ -99,17 +115,23 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     gpu: Gpu
     absent: frozenset[str]
     closed: str
+    taints: tuple[Taint, ...]
     guards: tuple[Taint, ...]
     dedicated: tuple[Taint, ...]
-    tolerations: tuple[Toleration, ...]
+    marking: tuple[Taint, ...]
+    platform: tuple[Taint, ...]
     marks: tuple[tuple[str, str], ...]
 
-    def only(self, key: str) -> str:
-        """Return the only value of a label on these nodes. Return an empty string if it is unknown."""
-        if (value := self.labels.get(key)) is not None:
-            return value
-        values = self.requirements.of(key).values or ()
-        return next(iter(values)) if len(values) == 1 else ""
+    @property
+    def accelerators(self) -> list[str]:
+        """Return the keys of labels that all these nodes have, and that only nodes with accelerators have."""
+        required = (key for key, values in self.requirements.labels.items() if values.present)
+        return sorted(filter(self.provider.gpu.labels.match, {*self.labels, *required}))
+
+    def repels(self, tolerations: Collection[Toleration], *, perhaps: bool = False) -> bool:
+        """Return whether one of the taints repels a Pod with these tolerations, or ``perhaps`` a spot taint."""
+        taints = (*self.taints, *self.marking) if perhaps else self.taints
+        return any(not any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -119,12 +141,15 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         pools: all node pools: the declared ones, and the ones that are only inferred from Nodes.
         providers: the names of the providers with declared pools.
         assumed: the cluster that the pools name, if it is assumed to be this one as files show no other; else empty.
+        arm: whether all pools of the cluster are known to be Arm, so that Pods need not select Arm.
         spot: the spot nodes of each pool to which Pods can be confined.
-        unseen: the spot nodes of providers that label them and have no declared pool. If the pools are unknown, only
-            of providers whose pools are never objects of the cluster: the taints of other pools are unknown.
+        unseen: the spot nodes of invisible pools, by platform, of providers that label spot nodes and have no declared
+            pool. If the pools are unknown, only of providers whose pools are never objects of the cluster: the taints
+            of other pools are unknown.
         other: the non-spot nodes of all pools that aren't spot only.
         given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
         telling: the keys that distinguish spot from other capacity. A node that isn't known to have the label lacks it.
+        names: the keys of the labels that name a node's pool; each node has such a label.
         taints: the taints that only spot nodes have, each with the name of its provider.
     """
 
@@ -132,11 +157,13 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pools: tuple[Pool, ...]
     providers: frozenset[str]
     assumed: str
+    arm: bool
     spot: tuple[SpotNodes, ...]
     unseen: tuple[SpotNodes, ...]
     other: tuple[Nodes, ...]
     given: frozenset[str]
     telling: frozenset[str]
+    names: frozenset[str]
     taints: tuple[tuple[Taint, str], ...]
 
 
@@ -157,30 +184,30 @@ def _supply(
     readable = (pool for pool in all_pools or () if pool.provider in providers)
     declared = tuple(pool for pool in readable if not pool.elsewhere and not pool.chosen_by)
     seen = {pool.provider for pool in declared}
-    marks = {
-        name: frozenset((*provider.pool_labels, *(label.key for label in provider.spot_node_labels)))
-        for name, provider in providers.items()
-    }
-    """The keys of the labels with which each provider names a node's pool and marks spot nodes."""
-    every_mark = frozenset().union(*marks.values())
+    every_mark = frozenset[str]().union(*(provider.marks for provider in providers.values()))
     readers = (reader for provider in providers.values() for reader in provider.readers)
     described = frozenset(key for reader in readers for key in reader.known_labels)
     of_pool: dict[tuple[str, str], list[Pool]] = defaultdict(list)
     for group in node_groups:
         if group.pool_name:
             of_pool[group.provider, group.pool_name].append(group)
-    parts = ((pool, of_pool[pool.provider, pool.pool_name], marks[pool.provider]) for pool in declared)
-    whole = (with_nodes(pool, groups, own_marks, described) for pool, groups, own_marks in parts)
+    parts = ((pool, of_pool[pool.provider, pool.pool_name]) for pool in declared)
+    whole = (with_nodes(pool, groups, providers[pool.provider], described) for pool, groups in parts)
     pools = (*whole, *_undeclared(node_groups, declared, providers))
     common = common_spot_taints(pools)
-    may_be_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
-    written = (key for pool in may_be_spot for key in (*pool.labels, *dict(pool.own_marks)))
+    declared_spot = [pool for pool in declared if can_be_spot(pool, providers[pool.provider])]
+    written = (key for pool in declared_spot for key in (*pool.labels, *dict(pool.own_marks)))
     given = frozenset(written) - described - EVERY_NODE_HAS - every_mark
 
-    def nodes(provider: Provider, pool: Pool | None) -> SpotNodes:
-        return _spot_nodes(provider, pool, every_mark - marks[provider.name], common)
+    def spot_nodes(pool: Pool) -> SpotNodes:
+        provider = providers[pool.provider]
+        return _spot_nodes(provider, pool, every_mark - provider.marks, common)
 
-    spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    may_be_spot = [pool for pool in pools if can_be_spot(pool, providers[pool.provider])]
+    spot = tuple(map(spot_nodes, sorted(may_be_spot, key=attrgetter("identity"))))
+    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
+    shown = ((taint, nodes.provider.name) for nodes in spot for taint in nodes.marking if taint not in elsewhere)
+    other = tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot)
     # If files contain only pools that Pods select by name, such as ComputeClasses, the other pools are unknown.
     known = all_pools is not None and not (all_pools and not node_groups and all(pool.chosen_by for pool in all_pools))
     return Supply(
@@ -188,17 +215,33 @@ def _supply(
         pools=pools,
         providers=frozenset(seen),
         assumed=next((pool.cluster_id for pool in pools if pool.assumed_here), ""),
-        spot=tuple(nodes(providers[pool.provider], pool) for pool in sorted(spot, key=attrgetter("identity"))),
+        arm=bool(pools) and all(known.only(ARCH_LABEL) == ARM for known in (*spot, *other)),
+        spot=spot,
         unseen=tuple(
-            nodes(provider, None)
+            spot_nodes(pool)
             for provider in providers.values()
             if provider.spot_node_labels and provider.name not in seen and (known or not provider.pools_are_here)
+            for pool in _unseen(provider, pools)
         ),
-        other=tuple(_other_nodes(pool, providers[pool.provider]) for pool in pools if not pool.spot),
+        other=other,
         given=given,
+        names=frozenset().union(*(provider.pool_labels for provider in providers.values())),
         telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
-        taints=tuple(_spot_taints(pools, providers, common)),
+        taints=(*((taint, name) for name, provider in providers.items() for taint in provider.spot_taints), *shown),
     )
+
+
+def _unseen(provider: Provider, pools: Iterable[Pool]) -> Iterator[Pool]:
+    """Yield a pool for each platform, and each label of accelerators, that invisible pools of a provider can have."""
+    names = LabelValues(excluded=frozenset(pool.pool_name for pool in pools if pool.provider == provider.name))
+    requirements = Requirements({provider.pool_name_label: names})
+    unseen = Pool(provider=provider.name, kind="", name="", capacity=CapacityType.SPOT, requirements=requirements)
+    for platform in _PLATFORMS:
+        yield replace(unseen, labels=platform)
+    for key in provider.gpu.labels.patterns:
+        if not is_glob(key):
+            having = requirements.narrowed({key: LabelValues(present=True)})
+            yield replace(unseen, labels=_PLATFORMS[0], requirements=having, gpu=Gpu.YES)
 
 
 def _spot_node_keys(
@@ -249,63 +292,42 @@ def can_be_spot(pool: Pool, provider: Provider) -> bool:
 
     In a pool of both capacity types, this requires a label on its spot nodes.
     """
-    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(marks_of(provider, pool)))
+    return pool.spot or (pool.capacity is CapacityType.BOTH and bool(provider.marks_of(pool)))
 
 
-def marks_of(provider: Provider, pool: Pool | None) -> tuple[tuple[str, str], ...]:
-    """Return the labels that distinguish spot nodes from other nodes of the same pool."""
-    if pool is not None and not pool.marked:
-        return pool.own_marks
-    labels, own = provider.spot_node_labels, pool.labels if pool is not None else {}
-    instead = tuple((label.key, label.value) for label in labels if label.instead and own.get(label.key) == label.value)
-    return instead or tuple((label.key, label.value) for label in labels if not label.instead)
+def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
+    marks = provider.marks_of(pool)
+    labels = {**pool.labels, **dict(marks)}
+    own = (
+        *filter(toleration_for, pool.taints),
+        *(spec.taint for spec in provider.spot_node_taints if spec.declared_pools),
+    )
+    taints = dict.fromkeys((*own, *provider.spot_taints, *provider.automatic_taints(pool, labels)))
+    meanings = {taint: meaning_of(taint, provider, common) for taint in taints}
 
+    def meaning(*wanted: TaintMeaning) -> tuple[Taint, ...]:
+        return tuple(taint for taint, meant in meanings.items() if meant in wanted)
 
-def _spot_nodes(provider: Provider, pool: Pool | None, absent: frozenset[str], common: frozenset[Taint]) -> SpotNodes:
-    marks = marks_of(provider, pool)
-    labels = {**(pool.labels if pool is not None else {}), **dict(marks)}
-    taints = [(taint, meaning_of(taint, provider, common)) for taint in _taints(provider, pool, labels)]
-
-    def meaning(*meanings: TaintMeaning) -> tuple[Taint, ...]:
-        return tuple(taint for taint, meant in taints if meant in meanings)
-
-    platform = dict(filter(None, map(platform_of, meaning(TaintMeaning.PLATFORM)))) if pool is not None else {}
-    labels = {**platform, **labels}
+    platform, guards = meaning(TaintMeaning.PLATFORM), meaning(TaintMeaning.ACCELERATOR)
+    passing = meaning(TaintMeaning.PASSING)
+    repelling = dict.fromkeys((*own, *platform, *(guards if pool.gpu is Gpu.YES else ())))
+    labels = {**dict(filter(None, map(platform_of, platform))), **labels}
     return SpotNodes(
         provider=provider,
-        pool=pool,
-        gpu=Gpu.UNKNOWN if pool is None else pool.gpu,
+        pool=pool if pool.kind else None,
+        gpu=pool.gpu,
         # Every kubelet also sets the deprecated platform labels.
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
-        requirements=(pool and pool.requirements) or NO_REQUIREMENTS,
+        requirements=pool.requirements or NO_REQUIREMENTS,
         absent=absent,
         closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
-        guards=meaning(TaintMeaning.ACCELERATOR),
-        dedicated=tuple(
-            taint
-            for taint in meaning(TaintMeaning.DEDICATED)
-            if taint.effect in HARD_EFFECTS and toleration_for(taint) is not None
-        ),
-        tolerations=tolerations_for((*meaning(TaintMeaning.SPOT), *meaning(TaintMeaning.PLATFORM))),
+        taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS and taint not in passing),
+        guards=guards,
+        dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
+        marking=meaning(TaintMeaning.SPOT),
+        platform=platform,
         marks=marks,
     )
-
-
-def _taints(provider: Provider, pool: Pool | None, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-    """Return the taints of nodes: the ones that the pool declares, and the ones that the provider adds."""
-    if pool is None:
-        return (*provider.spot_taints, *(spec.taint for spec in provider.automatic_gpu_taints))
-    if pool.kind == NODE_GROUP:  # Nodes show all their taints, but the group may also have auto-provisioned nodes.
-        return (*pool.taints, *provider.spot_taints)
-    keys = {taint.key for taint in pool.taints}
-    platform = provider.platform_taints_of(pool, labels)
-    guards = (
-        spec.taint
-        for spec in provider.automatic_gpu_taints
-        if pool.gpu is Gpu.YES and (not spec.instance_types or spec.instance_types.match(pool.instance_type.casefold()))
-    )
-    automatic = (taint for taint in (*platform, *guards) if taint.key not in keys)
-    return (*pool.taints, *provider.spot_taints, *automatic)
 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
@@ -329,17 +351,3 @@ def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
 def tolerations_for(taints: Iterable[Taint]) -> tuple[Toleration, ...]:
     """Return the narrowest toleration for each of these taints. Skip taints that no node can have."""
     return tuple(dict.fromkeys(filter(None, map(toleration_for, taints))))
-
-
-def _spot_taints(
-    pools: tuple[Pool, ...], providers: Mapping[str, Provider], common: frozenset[Taint]
-) -> Iterable[tuple[Taint, str]]:
-    """Yield the providers' spot taints and the taints that only spot pools have, each with its provider's name."""
-    for provider in providers.values():
-        for taint in provider.spot_taints:
-            yield taint, provider.name
-    elsewhere = {taint for pool in pools if not pool.spot for taint in pool.taints}
-    for pool in pools:
-        for taint in pool.taints if pool.spot else ():
-            if taint not in elsewhere and meaning_of(taint, providers[pool.provider], common) is TaintMeaning.SPOT:
-                yield taint, pool.provider

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool, Taint
     from webhook.capacity.providers.provider import Provider
 
-_SPOT_WORDS: Final = frozenset({"spot", "preemptible", "interruptible", "evictable"})
+_SPOT_WORDS: Final = frozenset({"spot", "preemptible", "interruptible", "interruptable", "evictable"})
 _NEGATIONS: Final = frozenset({"no", "non", "not", "never"})
 _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 

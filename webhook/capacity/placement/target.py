@@ -24,7 +24,8 @@ from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
-from webhook.kube.containers import claims_devices, may_request_devices, quantities_of, requested_of
+from webhook.kube.containers import device_classes_of, may_request_devices, quantities_of, requested_of
+from webhook.kube.references import bound_volumes, claimed_classes
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             the provider's pools: the provider's labels and taints then describe them.
         nodes: the spot nodes of ``pools`` and of the providers whose pools aren't visible; empty if none are known.
         rejected: the other spot pools, each with the reason why it can't run the Pod.
+        strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
         gpu: whether the Pod requests GPUs; None if that is unknown, for example because of a resource claim.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
         field: the field that requests spot: the Pod's label or its own selection; empty for the namespace's label.
@@ -90,6 +92,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[Pool, ...] | None
     nodes: tuple[SpotNodes, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    strays: tuple[Rejected, ...] = ()
     requested: frozenset[str] = frozenset()
     gpu: bool | None = False
     by_preference: bool = False
@@ -129,6 +132,7 @@ def target_of(
     view: ClusterView,
     providers: Mapping[str, Provider],
     *,
+    namespace: str = "",
     provider: tuple[str, ...] = (),
     tolerating: bool = False,
 ) -> Target | NotTargeting:
@@ -143,7 +147,7 @@ def target_of(
     capacity_label = pod.labels.get(CAPACITY_LABEL)
     if key := _chooses_by(pod, providers):
         because = f"it selects nodes by {key}, which has its own rules for spot"
-        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view))
+        return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
     wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
@@ -155,15 +159,27 @@ def target_of(
     supply = supply_of(view, providers)
     kind, shown = _kind(pod, named), view.providers | supply.providers
     may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
-    terms = with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None
-    cache_key = (kind, wanted, capacity_label, shown, view.spot_providers, provider, tolerating, terms)
+    spec = pod.spec
+    plain = not (may_name or pod.annotations or spec.volumes or spec.resourceClaims)
+    meant = (
+        _PLAIN
+        if plain
+        else _Meaning(
+            with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None,
+            claimed_classes(pod.spec, namespace, view.references),
+            frozenset(resource for key, resource in _shares(providers).items() if key in pod.annotations),
+            tuple(bound_volumes(pod.spec, namespace, view.references)),
+        )
+    )
+    cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
     target = cached.get(cache_key)
     if target is None:
         names = shown or set(provider)
         in_play = tuple(candidate for name, candidate in providers.items() if name in names)
         candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
-        target = _answer(pod, wanted, supply, providers, candidates, view.spot_providers, terms, tolerating=tolerating)
+        spot_shown = view.spot_providers
+        target = _answer(pod, wanted, meant, supply, providers, candidates, spot_shown, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
             if len(cached) == _KINDS:
                 cached.clear()
@@ -175,10 +191,35 @@ def _kind(pod: Pod, named: str | None) -> bytes:
     """Encode the fields of a Pod that `_answer` reads, so that equal Pods share one answer."""
     spec = pod.spec
     chosen = (spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
-    return _encoder.encode((named, quantities_of(spec), bool(spec.resourceClaims), *chosen))
+    return _encoder.encode((named, quantities_of(spec), *chosen))
 
 
 _encoder: Final = msgspec.json.Encoder()
+
+
+class _Meaning(msgspec.Struct, frozen=True):
+    """The meaning of a Pod's names in this cluster.
+
+    Attributes:
+        terms: its constraints, if they name Nodes: see `with_pools_of_nodes`.
+        classes: the device classes of its claims; None if unknown.
+        shared: the accelerators of which it requests a part.
+        volumes: its bound volumes.
+    """
+
+    terms: tuple[Term, ...] | None
+    classes: frozenset[str] | None
+    shared: frozenset[str]
+    volumes: tuple[tuple[str, tuple[Term, ...]], ...]
+
+
+_PLAIN: Final = _Meaning(None, frozenset(), frozenset(), ())
+
+
+@identity_cache(maxsize=_STATES)
+def _shares(providers: Mapping[str, Provider]) -> dict[str, str]:
+    """Return the resource of which a Pod requests a part, by annotation."""
+    return {key: resource for provider in providers.values() for key, resource in provider.gpu.annotations.items()}
 
 
 @lru_cache(maxsize=_STATES)
@@ -194,17 +235,17 @@ def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargetin
 def _answer(
     pod: Pod,
     wanted: str | None,
+    meant: _Meaning,
     supply: Supply,
     providers: Mapping[str, Provider],
     candidates: tuple[Provider, ...],
     spot_shown: frozenset[str],
-    placed: tuple[Term, ...] | None,
     *,
     tolerating: bool,
 ) -> Target | NotTargeting:
     """Compute the result of `target_of`.
 
-    ``wanted`` is the capacity in the label of the Pod or its namespace. ``placed`` is from `with_pools_of_nodes`.
+    ``wanted`` is the capacity in the label of the Pod or its namespace.
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     own = own_choice(pod, terms, supply, providers)
@@ -222,12 +263,18 @@ def _answer(
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
-    requested = frozenset[str]().union(*(requested_of(pod.spec, facts.gpu.resources) for facts in providers.values()))
-    claims, vague = claims_devices(pod.spec), may_request_devices(pod.spec)
-    demands = PodDemands(pod, terms if placed is None else placed, named, requested, claims, vague)
-    nodes, rejected = feasible_nodes(demands, supply, candidates, spot_shown)
-    pools = tuple(spot.pool for spot in nodes if spot.pool is not None)
-    by_node = placed is not None and all(map(names_nodes, terms)) and confined_to(placed, tuple(nodes), supply)
+    gpus = [provider.gpu for provider in providers.values()]
+    classes = device_classes_of(pod.spec).union(meant.classes or ())
+    requested = meant.shared.union(
+        (name for name in classes if any(gpu.device_classes.match(name) for gpu in gpus)),
+        *(requested_of(pod.spec, gpu.resources) for gpu in gpus),
+    )
+    vague = meant.classes is None or may_request_devices(pod.spec)
+    placed = terms if meant.terms is None else meant.terms
+    demands = PodDemands(pod, placed, named, requested, vague, meant.volumes)
+    fit = feasible_nodes(demands, supply, candidates, spot_shown)
+    pools = tuple(spot.pool for spot in fit.nodes if spot.pool is not None)
+    by_node = meant.terms is not None and all(map(names_nodes, terms)) and confined_to(placed, fit.nodes, supply)
     return Target(
         preferred=by_preference or wanted == SPOT_PREFERRED,
         by_preference=by_preference,
@@ -235,13 +282,14 @@ def _answer(
         field=field,
         own=own_place,
         # Only where the Pod can run: an injected selector would restrict the providers in the same way.
-        providers=tuple({spot.provider.name: spot.provider for spot in nodes}.values()) or candidates,
-        pools=None if not pools and (nodes or not supply.known) else pools,
-        nodes=tuple(nodes),
-        rejected=tuple(rejected),
+        providers=tuple({spot.provider.name: spot.provider for spot in fit.nodes}.values()) or candidates,
+        pools=None if not pools and (fit.nodes or not supply.known) else pools,
+        nodes=fit.nodes,
+        rejected=fit.rejected,
+        strays=fit.strays,
         requested=requested,
         gpu=demands.gpu,
-        tolerations=demands.tolerations(nodes),
+        tolerations=fit.tolerations,
         on_named_nodes=by_node,
     )
 
@@ -251,11 +299,9 @@ def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, 
 
     An injected selector pins the Pod, and doesn't change its target.
     """
-    if target.on_named_nodes:
-        return True
     terms = terms_of(pod.spec)
-    are_inferred = bool(target.nodes) and target.pools is None
-    return bool(_demanded_providers(terms, providers)) if are_inferred else confined_to(terms, target.nodes, supply)
+    own = target.on_named_nodes or bool(_demanded_providers(terms, providers))
+    return own or confined_to(terms, target.nodes, supply)
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
@@ -286,10 +332,10 @@ def _hands_off(providers: Mapping[str, Provider]) -> tuple[Globs, frozenset[str]
     return Globs(schedulers), frozenset().union(*(provider.hands_off_selectors for provider in providers.values()))
 
 
-def _chosen(pod: Pod, key: str, view: ClusterView) -> tuple[Pool, ...]:
+def _chosen(pod: Pod, key: str, view: ClusterView, providers: Mapping[str, Provider]) -> tuple[Pool, ...]:
     """Return the pools with spot nodes that a Pod selects by this label key."""
-    terms = terms_of(pod.spec)
-    pools, absent = view.pools or (), frozenset((key,))
+    terms, absent = terms_of(pod.spec), frozenset((key,))
+    pools = (*(view.pools or ()), *chain.from_iterable(provider.built_in_pools for provider in providers.values()))
     chosen = (with_used(pool, (*pools, *view.node_groups)) for pool in pools if pool.chosen_by == key)
     spot = (pool for pool in chosen if pool.capacity in _HAS_SPOT)
     return tuple(pool for pool in spot if any(term.admits(pool.labels, absent) is not Tristate.NO for term in terms))

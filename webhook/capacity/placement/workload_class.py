@@ -1,6 +1,7 @@
 """Derive the workload class of a Pod, which determines how the Pod should stop.
 
-A label names the class. Without the label, the owner, the GPU requests, and the declared ports determine it.
+A label names the class. Without the label, the restart policy, the GPU requests, the owner, and the declared ports
+determine it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.kube.containers import declares_port
+from webhook.kube.pod import COMPLETING
 
 if TYPE_CHECKING:
     from webhook.base.globs import Globs
@@ -32,14 +34,12 @@ def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str
 
     ``training_operators`` match owners as ``Kind.group``.
     """
+    if (policy := pod.spec.restartPolicy) in COMPLETING:
+        because = f"it runs to completion (restartPolicy: {policy})"
+        return (CHECKPOINTING, f"{because}, and requests GPUs") if gpu else (BATCH, because)
     owner = pod.controller
-    if owner is None:
-        return STATELESS, "no controller owns it"
-    trains = owner.kind == "Job" or training_operators.match(owner.group_kind)
-    if gpu and trains:
+    if gpu and owner is not None and training_operators.match(owner.group_kind):
         return CHECKPOINTING, f"a {owner.kind} owns it, and it requests GPUs"
-    if owner.kind == "Job":
-        return BATCH, "a Job owns it, and it requests no GPUs"
     if is_queue_worker(pod):
         return QUEUE_WORKER, "a ReplicaSet owns it, and no container declares a port"
     return STATELESS, "no other class applies"

@@ -130,6 +130,7 @@ def with_template(pool: Pool, template: Pool | None) -> Pool:
         instance_type=template.instance_type,
         superchip=template.superchip,
         marked=template.marked,
+        own_marks=template.own_marks,
         labels={**template.labels, **own.labels},
         zones=own.zones or template.zones,
         problems=(*own.problems, *(f"{template}: {problem}" for problem in template.problems)),
@@ -152,10 +153,10 @@ def with_used(pool: Pool, pools: Iterable[Pool]) -> Pool:
         return pool
     local = (other for other in pools if other.provider == pool.provider and not other.elsewhere)
     capacities = {pool.capacity, *(other.capacity for other in local if other.pool_name in pool.uses)}
-    capacities.discard(CapacityType.UNKNOWN)
-    if len(capacities) > 1:
-        return replace(pool, capacity=CapacityType.BOTH)
-    return replace(pool, capacity=next(iter(capacities), CapacityType.UNKNOWN))
+    for ignored in (CapacityType.UNKNOWN, CapacityType.LIMITED):
+        if len(capacities) > 1:
+            capacities.discard(ignored)
+    return replace(pool, capacity=CapacityType.BOTH if len(capacities) > 1 else capacities.pop())
 
 
 def cluster_of(written: str, namespace: str, this: str) -> tuple[str, str]:

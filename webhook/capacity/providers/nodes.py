@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, classify
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
+from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import LabelValues, Requirements
 from webhook.kube.containers import is_zero
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
-
-KIND: Final = "node group"
-"""The kind of a pool that is inferred from Nodes."""
 
 _SHARED: Final = 16_384
 """Cached labels, sets of taints, and kinds of Nodes: thousands of Nodes have the same thirty labels."""
@@ -75,6 +72,7 @@ class NodeKind(msgspec.Struct, frozen=True):
         labels: the labels, without those that distinguish Nodes of one pool.
         keys: the keys of all labels.
         taints: the taints, without temporary taints.
+        limited: whether the Node ends by itself.
     """
 
     provider: str
@@ -85,6 +83,7 @@ class NodeKind(msgspec.Struct, frozen=True):
     labels: tuple[tuple[str, str], ...]
     keys: frozenset[str]
     taints: frozenset[Taint]
+    limited: bool = False
 
     @property
     def group(self) -> tuple[object, ...]:
@@ -92,7 +91,7 @@ class NodeKind(msgspec.Struct, frozen=True):
 
         Nodes without a pool-name label are in one group if they also have the same taints and GPUs.
         """
-        key = (self.provider, self.pool, self.spot)
+        key = (self.provider, self.pool, self.spot, self.limited)
         return key if self.pool else (*key, self.taints, self.gpu)
 
 
@@ -125,6 +124,8 @@ def kind_of(labels: Mapping[str, str], node: Node, providers: Iterable[Provider]
             ),
             keys=_shared(frozenset(labels)),
             taints=_shared(frozenset(taint for taint in node.spec.taints or () if not provider.is_passing(taint))),
+            limited=not provider.is_spot_node(labels)
+            and any(labels.get(label.key) == label.value for label in provider.limited.node_labels),
         )
     )
     return kind
@@ -214,10 +215,10 @@ def _pool_of(kinds: Collection[NodeKind]) -> Pool:
     gpus = {kind.gpu for kind in kinds}
     return Pool(
         provider=first.provider,
-        kind=KIND,
+        kind=NODE_GROUP,
         name=first.pool,
         pool_name=first.pool,
-        capacity=_CAPACITIES[first.spot],
+        capacity=CapacityType.LIMITED if first.limited else _CAPACITIES[first.spot],
         gpu=next((gpu for gpu in (Gpu.YES, Gpu.UNKNOWN) if gpu in gpus), Gpu.NO),
         autoscaling=True,
         unlimited=True,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from webhook.capacity.providers.requirements import LabelValues, Requirements  # noqa: TC001 - msgspec reads the annotations
+
+NODE_GROUP: Final = "node group"
+"""The kind of a pool that is inferred from Nodes."""
 
 
 class CapacityType(StrEnum):
@@ -16,6 +20,7 @@ class CapacityType(StrEnum):
     SPOT = "spot"
     ON_DEMAND = "on-demand"
     BOTH = "both"
+    LIMITED = "limited"
     UNKNOWN = "unknown"
 
 
@@ -73,7 +78,8 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         kind: the kind of its resource, such as ``NodePool``.
         name: the name of its resource; with ``kind`` and ``namespace`` (empty if cluster-scoped), the pool's identity.
         pool_name: the name of the pool at its provider and in its nodes' pool-name label; empty if unknown.
-        capacity: spot, on-demand, both, or unknown.
+        capacity: spot, on-demand, both, limited, or unknown.
+        partly_limited: whether it is spot, and its other nodes end by themselves.
         gpu_type: the accelerator, if the pool names one in addition to the instance type: ``nvidia-tesla-t4``.
         instance_type: the instance types, separated by commas; empty if unknown.
         machines: the possible values of each required label that describes machines, by key.
@@ -114,6 +120,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     pool_name: str = ""
     capacity: CapacityType = CapacityType.UNKNOWN
+    partly_limited: bool = False
     gpu: Gpu = Gpu.UNKNOWN
     gpu_type: str = ""
     gpu_count: int | None = None

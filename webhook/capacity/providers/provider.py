@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import Machines
+from webhook.capacity.providers.pool import NODE_GROUP, Gpu
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
@@ -15,7 +16,7 @@ from webhook.capacity.providers.taints import is_passing, platform_of
 from webhook.kube.resources import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Taint
@@ -62,6 +63,12 @@ class Provider(CapacityProviderSpec):
         return tuple(readers)
 
     @cached_property
+    def built_in_pools(self) -> tuple[Pool, ...]:
+        """Return the pools that exist without an object."""
+        objects = ((reader, name, spec) for reader in self.readers for name, spec in reader.built_in.items())
+        return tuple(reader.read({"metadata": {"name": name}, "spec": spec}) for reader, name, spec in objects)
+
+    @cached_property
     def machines(self) -> Machines:
         """Return the document's facts about machines."""
         return Machines(self)
@@ -94,24 +101,55 @@ class Provider(CapacityProviderSpec):
         """Return whether a taint is temporary: the node is starting, stopping, or unhealthy."""
         return is_passing(taint) or any(pattern.matches(taint) for pattern in self.never_tolerate if pattern.passing)
 
-    def platform_taints_of(self, pool: Pool, labels: Mapping[str, str]) -> tuple[Taint, ...]:
-        """Return the platform taints that the provider itself adds to a pool's nodes with these labels."""
-        taints = (spec.taint for spec in self.platform_taints if not pool.bare)
+    def platform_taints_of(self, labels: Mapping[str, str]) -> tuple[Taint, ...]:
+        """Return the platform taints that the provider itself adds to nodes with these labels."""
+        taints = (spec.taint for spec in self.platform_taints)
         return tuple(taint for taint in taints if (name := platform_of(taint)) and labels.get(name[0]) == name[1])
+
+    def automatic_taints(self, pool: Pool, labels: Mapping[str, str]) -> Iterator[Taint]:
+        """Yield the taints that the provider adds to a pool's nodes for their platform or their accelerators.
+
+        Visible Nodes show all their taints. Nodes of an invisible pool, which has no kind, may have accelerators.
+        """
+        if pool.kind == NODE_GROUP:
+            return
+        guards = self.automatic_gpu_taints if pool.gpu is Gpu.YES or not pool.kind else ()
+        machines, keys = pool.instance_type.casefold(), {taint.key for taint in pool.taints}
+        for taint in () if pool.bare else self.platform_taints_of(labels):
+            if taint.key not in keys:
+                yield taint
+        for spec in guards:
+            fits = not (pool.kind and spec.instance_types) or spec.instance_types.match(machines)
+            if fits and spec.key not in keys:
+                yield spec.taint
+
+    def marks_of(self, pool: Pool) -> tuple[tuple[str, str], ...]:
+        """Return the labels that distinguish spot nodes from other nodes of the same pool."""
+        if not pool.marked:
+            return pool.own_marks
+        labels = [label for label in self.spot_node_labels if label.instead]
+        instead = tuple((label.key, label.value) for label in labels if pool.labels.get(label.key) == label.value)
+        return instead or tuple((label.key, label.value) for label in self.spot_node_labels if not label.instead)
 
     def guards_accelerator(self, taint: Taint) -> bool:
         """Return whether a taint repels Pods that request no accelerator."""
         return any(pattern.matches(taint) for pattern in self.gpu.taints) or self.gpu.resources.match(taint.key)
 
     def serves(self, taint: Taint, requested: Collection[str]) -> bool:
-        """Return whether a taint that guards an accelerator is for Pods that request these resources.
+        """Return whether a taint that guards an accelerator is for Pods that request these resources or device classes.
 
-        A taint with the name of a resource is for all resources of the same domain: ``nvidia.com/mig-1g.5gb``.
+        A taint with the name of a resource is for all resources of the same domain, such as ``nvidia.com/mig-1g.5gb``,
+        and for device classes below it, such as ``gpu.nvidia.com``.
         """
         if not self.gpu.resources.match(taint.key):
             return bool(requested)
         domain = taint.key.partition("/")[0]
-        return any(resource.partition("/")[0] == domain for resource in requested)
+        domains = (resource.partition("/")[0] for resource in requested)
+        return any(domain == other or other.endswith(f".{domain}") for other in domains)
+
+    def offers(self, accelerator: str) -> bool:
+        """Return whether nodes of the provider can have this resource, or devices of this class."""
+        return self.gpu.resources.match(accelerator) or self.gpu.device_classes.match(accelerator)
 
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""
@@ -121,6 +159,11 @@ class Provider(CapacityProviderSpec):
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
         return (self.pool_name_label, *self.other_pool_name_labels)
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """Return the keys of all labels that name a node's pool or mark spot nodes."""
+        return frozenset((*self.pool_labels, *(label.key for label in self.spot_node_labels)))
 
     @cached_property
     def pools_are_here(self) -> bool:

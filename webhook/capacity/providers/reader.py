@@ -100,15 +100,20 @@ class _PoolParser(QueryResults):
         if reader.chosen_by:
             labels[reader.chosen_by] = name
         requirements = self._requirements(labels)
+        if requirements is not None:
+            marks = (label for label in reader.facts.spot_node_labels if label.instead)
+            labels |= {label.key: label.value for label in marks if requirements.admits_only(label.key, label.value)}
         types = self._instance_types(requirements)
         if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
             labels[ARCH_LABEL] = architecture
-        capacity = self._capacity(requirements)
+        capacity, limited = self._capacity(requirements), bool(self.ask(reader.capacity.limited))
+        if limited and capacity is CapacityType.ON_DEMAND:
+            capacity = CapacityType.LIMITED
         gpu_type, gpu_count, gpu = self._gpu(types, requirements)
-        gpu, limited = self._limited(gpu)
+        gpu, no_nodes = self._within_limits(gpu)
         impossible = (requirements or NO_REQUIREMENTS).impossible
         reasons = [
-            (limited, reader.size.limits, False),
+            (no_nodes, reader.size.limits, False),
             (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
             *((case.because, case.when, case.passing) for case in reader.unusable if self.ask(case.when, doubt=True)),
         ]
@@ -128,6 +133,7 @@ class _PoolParser(QueryResults):
             namespace=namespace,
             pool_name=labels.get(reader.facts.pool_name_label, ""),
             capacity=capacity,
+            partly_limited=limited and capacity is CapacityType.SPOT,
             gpu=gpu,
             gpu_type=gpu_type,
             gpu_count=gpu_count,
@@ -216,9 +222,13 @@ class _PoolParser(QueryResults):
         return CapacityType.UNKNOWN
 
     def _required_capacity(self, label: str, requirements: Requirements) -> CapacityType:
-        capacity = self._reader.capacity
-        if requirements.is_unreadable(label):
+        capacity, facts = self._reader.capacity, self._reader.facts
+        marks = {CapacityType.SPOT: facts.spot_node_labels, CapacityType.LIMITED: facts.limited.node_labels}
+        if any(map(requirements.is_unreadable, (label, *(mark.key for of in marks.values() for mark in of)))):
             return CapacityType.UNKNOWN
+        for meant, of in marks.items():
+            if any(requirements.admits_only(mark.key, mark.value) for mark in of):
+                return meant
         if label not in requirements.labels:
             return CapacityType(capacity.default)
         values = requirements.of(label)
@@ -253,7 +263,7 @@ class _PoolParser(QueryResults):
         gpu = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if gpu is Gpu.ANY else gpu
 
-    def _limited(self, gpu: Gpu) -> tuple[Gpu, str]:
+    def _within_limits(self, gpu: Gpu) -> tuple[Gpu, str]:
         """Return the presence of GPUs within the pool's limits, and the reason if the limits allow no nodes."""
         query = self._reader.size.limits
         limits = self.typed(query, dict, "not a map", doubt=True)

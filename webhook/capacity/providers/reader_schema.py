@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Final, Literal, Self, get_args
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import Field, JsonValue, StrictInt, model_validator
 
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryPath, QueryResults
@@ -25,12 +25,13 @@ def _spec_field(path: str) -> QueryPath:
 JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers share expressions
 SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
 CapacityName = Annotated[
-    Literal["spot", "on-demand", "both", "unknown"],
+    Literal["spot", "on-demand", "both", "limited", "unknown"],
     EnumDescriptions(
         **{
             "spot": "nodes that can be reclaimed",
             "on-demand": "nodes that aren't reclaimed, including reserved nodes",
             "both": "spot or on-demand nodes, depending on availability",
+            "limited": "nodes that aren't reclaimed but end by themselves, at a known time",
             "unknown": "the capacity of the pools in `usesPools`",
         }
     ),
@@ -49,6 +50,8 @@ class CapacityReaderSpec(Model):
     """The capacity type of each value. Case-insensitive."""
     default: CapacityName
     """The capacity type if the field is empty or missing."""
+    limited: JMESPath | None = None
+    """JMESPath that is true if the nodes that aren't spot are `limited`."""
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
@@ -283,6 +286,8 @@ class NodePoolReaderSpec(MachinesSpec):
     """Only Pods that select it by this label run there."""
     uses_pools: JMESPath | None = None
     """Names of other pools whose nodes it uses."""
+    built_in: dict[NonEmpty, dict[str, JsonValue]] = Field(default={})
+    """Pools that exist without an object: name -> `spec`."""
     taints: JMESPath | None = None
     """A list of {key, value, effect}."""
     taint_texts: Flag = False

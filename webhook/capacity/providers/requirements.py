@@ -163,6 +163,10 @@ class Requirements(msgspec.Struct, frozen=True):
         """Return the possible values of a label."""
         return self.labels.get(key, ANYTHING)
 
+    def admits_only(self, key: str, value: str) -> bool:
+        """Return whether all nodes have this label."""
+        return self.of(key).values == frozenset((value,))
+
     def is_unreadable(self, key: str) -> bool:
         """Return whether a requirement that can't be read is, or may be, for this label."""
         return key in self.unreadable or None in self.unreadable

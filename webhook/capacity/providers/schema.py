@@ -51,6 +51,15 @@ class SpotLabelSpec(LabelSpec):
     """On pools with this label, replaces the other spot labels."""
 
 
+class LimitedSpec(Model):
+    """Capacity that ends by itself: it is not spot, and no fallback for spot."""
+
+    ends: NonEmpty = "at a time that its provider knows"
+    """What ends it, and when, as a phrase."""
+    node_labels: tuple[LabelSpec, ...] = ()
+    """Labels of its nodes. A node has at least one of them."""
+
+
 class TaintPatternSpec(Model):
     """A pattern for taints: a key, and optionally a value and an effect."""
 
@@ -112,6 +121,10 @@ class GpuSpec(Model):
 
     resources: Patterns = Field(default_factory=Globs)
     """GPU resources (globs)."""
+    device_classes: Patterns = Field(default_factory=Globs)
+    """Device classes of GPUs, in resource claims (globs)."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Annotations of Pods that share a GPU, and the resource of which they request a part."""
     taints: tuple[GpuTaintSpec, ...] = ()
     """Taints of GPU nodes, for GPU Pods only."""
     labels: Patterns = Field(default_factory=Globs)
@@ -218,6 +231,8 @@ class CapacityProviderSpec(Model):
     """Labels of every spot node."""
     spot_node_taints: tuple[SpotTaintSpec, ...] = ()
     """Taints of every spot node."""
+    limited: LimitedSpec = LimitedSpec.model_construct()
+    """Capacity that ends by itself."""
     pool_name_label: LabelKey = Field(examples=["example.com/node-pool"])
     """Label that names a node's pool. The provider or users set it."""
     other_pool_name_labels: tuple[LabelKey, ...] = ()

@@ -49,7 +49,7 @@ examples:
 exit codes:
   0  nothing at or above --fail-on
   1  findings at or above --fail-on
-  2  an input can't be read or rendered, there is no object, or a policy is invalid
+  2  an input can't be read, rendered, or evaluated, there is no object, or a policy is invalid
 """
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_DEMAND_COST
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
-from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
+from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools, all_references
 from webhook.cluster.source import PAGE
 from webhook.commands.doctor.installation import SECONDS, Diagnosis, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
@@ -69,7 +69,7 @@ async def check_floor(installed: Installed) -> AsyncIterator[Diagnosis]:
     others = sum(cost != ON_DEMAND_COST for cost in costs)
     wrong = f"{others} of {len(costs)} on-demand Pods have a {DELETION_COST} of another writer" if others else ""
     fix = "stop that writer, or a scale-down may delete on-demand Pods before spot Pods"
-    yield Diagnosis.of("on-demand floor", wrong, fix, f"{len(costs)} Pods are assigned to on-demand nodes", "warn")
+    yield Diagnosis.of("on-demand floor", wrong, fix, f"Pods assigned to on-demand nodes: {len(costs)}", "warn")
 
 
 def _text(version: tuple[int, int]) -> str:
@@ -140,7 +140,11 @@ def _needed(installed: Installed) -> Iterator[Access]:
     """Yield the permissions that this bundle needs. API groups that the cluster doesn't serve need none."""
     bundle = installed.bundle
     providers = bundle.providers.values() if bundle else ()
-    sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
+    sources: list[WatchedResource[Any]] = [
+        *(all_namespaces(), all_nodes(providers)),
+        *all_pools(providers),
+        *all_references(),
+    ]
     if bundle and any(policy.needs.budgets for policy in bundle.policies):
         sources.append(all_budgets())
     served = {(source.group, source.resource) for source in sources if source.group in installed.groups}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from certs.rotation import end_of_trust
 from webhook import __version__
+from webhook.base.terminal import counted
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
 from webhook.commands.audit.on_spot import spot_nodes
@@ -41,7 +42,7 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
         return
     shared = ", ".join(sorted(node for node, count in nodes.items() if count > 1))
     fix = "free a host for each, and delete one of the two Pods"
-    fine = f"{nodes.total()} replicas on {len(nodes)} hosts"
+    fine = f"{counted(nodes.total(), 'replica')} on {counted(len(nodes), 'host')}"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
     if installed.nodes_unread:
         yield Diagnosis("capacity", "unknown", installed.nodes_unread)

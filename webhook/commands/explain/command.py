@@ -94,7 +94,8 @@ def _named(paths: Sequence[str], policies: Sequence[Path]) -> list[Line]:
         return list(_finding(word))
     if "/" in word:
         alike = [finding_id for finding_id in texts if finding_id.startswith(f"{word.partition('/')[0]}/")]
-        hint = did_you_mean(word, texts, cutoff=0.75)
+        begun = [finding_id for finding_id in alike if finding_id.startswith(word)]
+        hint = did_you_mean(begun[0] if len(begun) == 1 else word, texts, cutoff=0.75)
         if not hint and not alike:
             return []
         listed = "\n  ".join(alike or texts)

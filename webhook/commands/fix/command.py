@@ -45,7 +45,7 @@ examples:
 exit codes:
   0  done; with --check and --diff: nothing to write
   1  with --check and --diff: there is something to write
-  2  a file can't be read, evaluated, or changed (the others are changed), or there is no object
+  2  a file or object can't be read, evaluated, or changed (the others are changed), or there is no object
 """
 
 
@@ -67,7 +67,7 @@ def run(namespace: Namespace) -> int:
     problems = list(judged.problems)
     dry = namespace.diff or namespace.check
     tops = [Path(path).resolve() for path in options.paths]
-    patched = ((manifest, judgement) for manifest, judgement in judged.objects if judgement.patch)
+    patched = (pair for pair in judged.objects if pair[1].patch and pair[1].problem is None)
     changed = 0
     for file, objects in alike(patched, lambda pair: pair[0].file).items():
         real = Path(file).resolve()
@@ -92,7 +92,7 @@ def _indeterminate(judged: Judgements) -> Iterator[str]:
     unknown = [
         (finding.reason, finding.fix, f"{manifest.file}:{manifest.position_of(parse_field_path(finding.field))[0]}")
         for manifest, judgement in judged.objects
-        for finding in judgement.findings
+        for finding in (judgement.findings if judgement.problem is None else ())
         if finding.outcome == Outcome.INDETERMINATE and finding.policy in injecting
     ]
     for (reason, fix), places in alike(unknown, lambda finding: finding[:2]).items():

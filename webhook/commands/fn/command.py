@@ -64,11 +64,12 @@ def run(_options: Namespace) -> int:
     judged = Session(options).judge(resources.items())
     changed = deepcopy(resources.value)
     injects = mode != "validate"
+    complete = [(manifest, judgement) for manifest, judgement in judged.objects if judgement.problem is None]
     if injects:
-        for _, judgement in judged.objects:
+        for _, judgement in complete:
             apply_json(judgement.patch, changed)
     results = [
-        *injections(resources, judged.objects, injected=injects),
+        *injections(resources, complete, injected=injects),
         *(findings(resources, judged.objects, Outcome[options.fail_on.upper()]) if mode != "mutate" else ()),
         *failures(resources, judged.problems),
     ]

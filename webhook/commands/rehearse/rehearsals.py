@@ -59,7 +59,7 @@ class Rehearsals:
         options = self.options
         grown = grown_nodes([*options.grow, *growth], snapshot)
         result = rehearse(snapshot, replace(loss, grown=grown), options, runs or options.runs)
-        return structs.replace(result, fixes=fixes_of(result, snapshot, startup=options.startup_seconds))
+        return structs.replace(result, fixes=fixes_of(result, snapshot))
 
     def run_with(self, snapshot: ClusterSnapshot, loss: Loss, fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
         """Rehearse the loss with these fixes applied."""

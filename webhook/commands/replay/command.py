@@ -99,6 +99,7 @@ def run(namespace: Namespace) -> int:
         else:
             changes += changes_of(review, new, old)
             reviews += 1
+    problems += sorted(new.problems | (old.problems if old else set()))
     if options.output == "json":
         print(as_json(changes_json(changes, reviews, problems)))
     else:

@@ -129,12 +129,13 @@ class AnswerChange(msgspec.Struct, frozen=True):
 class Policies(msgspec.Struct, frozen=True):
     """A bundle, and the cluster to evaluate against. Without ``view``, each review uses its recorded cluster.
 
-    ``version`` is the Kubernetes version if the view has none.
+    ``version`` is the Kubernetes version if the view has none. ``problems`` collects the failures of the policies.
     """
 
     bundle: Bundle
     view: ClusterView | None
     version: tuple[int, int]
+    problems: set[Problem] = set()
 
     def answer(self, review: Review, phase: Phase) -> Answer:
         """Return the answer to the review."""
@@ -156,7 +157,9 @@ class Policies(msgspec.Struct, frozen=True):
         else:
             context = Context(phase=phase, now=review.recorded.spotgate.time)
             view = self.view or review.recorded.spotgate.view
-        return decide(review.request, self.bundle.index, context.seeing(view, self.version))
+        decision = decide(review.request, self.bundle.index, context.seeing(view, self.version))
+        self.problems.update(Problem(review.file, review.line, 1, "", str(failure)) for failure in decision.failures)
+        return decision
 
 
 def changes_of(review: Review, new: Policies, old: Policies | None) -> Iterator[AnswerChange]:

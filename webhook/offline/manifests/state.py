@@ -1,4 +1,4 @@
-"""Read a cluster's state from manifests: its node pools, namespace labels, Nodes, budgets, and autoscalers.
+"""Read a cluster's state from manifests: node pools, namespace labels, Nodes, budgets, autoscalers, first ordinals.
 
 Node pools can be list items in a file: the node groups of eksctl's ClusterConfig.
 """
@@ -17,6 +17,8 @@ from webhook.capacity.view import FixedState
 from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.kube import autoscalers, disruption
 from webhook.kube.autoscalers import autoscaler_from
+from webhook.kube.filling import mapping
+from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import MalformedObjectError
 from webhook.offline.manifests.objects import Manifest, node_of, read_manifests
@@ -62,7 +64,7 @@ def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
     readers = [reader for provider in providers for reader in provider.readers]
     return frozenset(
         {
-            *("Namespace", "Node", CRD_KIND, disruption.KIND, *autoscalers.KINDS),
+            *("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *autoscalers.KINDS, *KINDS),
             *(reader.kind for reader in readers),
             *(reader.sizer.kind for reader in readers if reader.sizer is not None),
             *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
@@ -88,7 +90,8 @@ def view_of(
     nodes: list[NodeFacts] = []
     budgets: dict[tuple[str, str], DisruptionBudget | None] = {}
     scaling: dict[tuple[str, str], Autoscaler] = {}
-    for manifest in with_listed_pools(manifests, providers.values()):
+    listed = with_listed_pools(manifests, providers.values())
+    for manifest in listed:
         if reader := readers.get((manifest.group, manifest.kind)):
             pool = reader.read(_with_namespace(manifest) if reader.any.namespaced else manifest.value)
             pools[pool.identity] = pool
@@ -117,7 +120,27 @@ def view_of(
         remedy="pass the manifests of the cluster's node pools with --state",
         budgets=by_namespace(known) if (complete or known) and len(known) == len(budgets) else None,
         autoscalers=by_namespace(scaling),
+        references=_references(listed),
+        ordinal_starts={
+            f"{manifest.namespace or DEFAULT_NAMESPACE}/{manifest.name}": start
+            for manifest in listed
+            if (manifest.group, manifest.kind) == ("apps", "StatefulSet")
+            and type(start := mapping(manifest.value, "spec", "ordinals").get("start", 0)) is int
+        },
     )
+
+
+def _references(manifests: Iterable[Manifest]) -> dict[str, Reference]:
+    """Return the objects that Pods name."""
+    named = (manifest for manifest in manifests if manifest.group == KINDS.get(manifest.kind, (None,))[0])
+    return {
+        key_of(
+            manifest.kind,
+            "" if manifest.kind in CLUSTER_SCOPED else manifest.namespace or DEFAULT_NAMESPACE,
+            manifest.name,
+        ): reference_from(manifest.value)
+        for manifest in named
+    }
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:

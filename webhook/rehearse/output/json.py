@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "lostNodes", "drainedBy", "summary", "workloads")
 _NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "states", "lostOn", "goesWithNodes")
+_FOR_FIXES: Final = ("pendingBefore", "graceSeconds", "startupSeconds")
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -21,7 +22,7 @@ def show(rehearsal: Rehearsal) -> None:
     every["lostNodes"] = sorted(node for window in rehearsal.windows for node in window.nodes)
     every["drainedBy"] = ", ".join(sorted({window.drained_by for window in rehearsal.windows}))
     for workload in (*every["workloads"], *(every["fixed"] or {"workloads": ()})["workloads"]):
-        for key in _NOT_OF_A_WORKLOAD:
+        for key in (*_NOT_OF_A_WORKLOAD, *_FOR_FIXES):
             del workload[key]
     every["summary"] = {"verdict": verdict_of(rehearsal), **every["summary"]}
     shown = {key: every[key] for key in _SHOWN}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
 from webhook.base.terminal import counted
-from webhook.rehearse.result import FIGURES, JOB_FAILED, MODELLED
+from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, JOB_FAILED, MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def _side_by_side(before: object, after: object) -> Iterator[Line]:
 
 def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[Line]:
     where = f"{result.namespace}/" if result.namespace else ""
-    line = [(f"{result.kind} {where}{result.name}", "bold"), (f"  {result.lost} of {result.replicas} lost", "")]
+    waiting = f" ({result.pending_before} more were pending before)" if result.pending_before else ""
+    lost = f"  {result.lost} of {result.replicas} lost{waiting}"
+    line = [(f"{result.kind} {where}{result.name}", "bold"), (lost, "")]
     if fixed is None:
         ready = f", lowest ready {result.lowest_ready}{_again(result.ready_again_seconds)}"
         line += [(": ", ""), *_counts(result), (ready, "")]
@@ -95,7 +97,8 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     yield from _side_by_side(result, fixed) if fixed is not None else ()
     if result.budget:
         seconds = result.seconds_below_budget
-        met = f"not met for {seconds} s" if seconds.max else "always met"
+        longer = " or longer" if seconds.max == BELOW_AT_MOST else ""
+        met = f"not met for {seconds} s{longer}" if seconds.max else "always met"
         known = "unknown whether it is met" if seconds.max is None else met
         yield [(f"{_INDENT}PodDisruptionBudget {result.budget}: {known}", _color(seconds))]
     if result.work_lost_gpu_hours.max:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
+from webhook.rehearse.result import BELOW_AT_MOST
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
     from webhook.rehearse.runs.writing import Writer
 
-AFTERWARDS: Final = 600.0
-"""Seconds after the last event that count as well: a budget that isn't met then stays unmet."""
-
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
 
@@ -46,9 +44,10 @@ class Reclaim:
 
     Attributes:
         samples: the number of Pods by workload and state, each with the second of the observation.
-        below: the seconds for which each budget wasn't met.
+        below: the seconds for which each budget wasn't met, at most `BELOW_AT_MOST`.
         missing_before: the missing Pods of each workload before the reclaim.
         recreator: recreates Pods that no controller here recreates.
+        startup: the seconds from the binding of a Pod until it is ready, for workloads without a measurement.
         notes: the events that it couldn't rehearse.
         workloads: the Pods with their workloads.
     """
@@ -65,7 +64,7 @@ class Reclaim:
         self._writer = writer
         self._watches = watches
         self._quiet = quiet
-        self._startup = startup
+        self.startup = startup
         self._random = random.Random(seed)  # noqa: S311 - the order of a drain is no secret
         self._clock = Clock()
         self._lost: dict[str, ReclaimWindow] = {}
@@ -123,14 +122,14 @@ class Reclaim:
             self.notes.add(
                 f"events later than {self._clock.now:g} s after the notice: the run timed out after {LONGEST_RUN:g} s"
             )
-        # A budget that isn't met now stays unmet until a person intervenes.
-        self._pass_to(self._clock.now + AFTERWARDS)
+        self._pass_to(self._clock.now + BELOW_AT_MOST)
 
     def _pass_to(self, seconds: float) -> None:
         """Advance the clock, and add the time for which budgets aren't met."""
         for key, budget in self._watches.budgets.items():
             if budget.status.currentHealthy < budget.status.desiredHealthy:
-                self.below[key] += seconds - self._clock.now  # type: ignore[assignment]
+                below = self.below[key] + seconds - self._clock.now
+                self.below[key] = min(below, BELOW_AT_MOST)  # type: ignore[assignment]
         self._clock.now = seconds
 
     def _pods_on(self, window: ReclaimWindow) -> list[RehearsedPod]:
@@ -170,7 +169,7 @@ class Reclaim:
         for pod in bound:
             window = self._lost.get(pod.seen.node)
             if window is None or now < window.kill:
-                seconds = self.workloads.startup(pod.workload, self._startup)
+                seconds = self.workloads.startup(pod.workload, self.startup)
                 self._clock.at(now + seconds, Rank.READY, partial(self._make_ready, pod))
         for pod in stopping:
             if pod.evicted is None:  # deleted with its gang, or preempted by a Pod of higher priority

@@ -45,7 +45,7 @@ class WorkloadRun(msgspec.Struct):
     """The observations of one workload in one run.
 
     Attributes:
-        replicas, lost, states, lost_on: as in `WorkloadResult`.
+        replicas, pending_before, lost, states, lost_on, grace, startup: as in `WorkloadResult`.
         figures: the values of `FIGURES`; NaN if unknown.
         budgets: the names of the PodDisruptionBudgets that cover the workload.
         living: the number of Pods at the end.
@@ -55,6 +55,7 @@ class WorkloadRun(msgspec.Struct):
     """
 
     replicas: int = 0
+    pending_before: int = 0
     lost: int = 0
     figures: defaultdict[str, float] = msgspec.field(default_factory=lambda: defaultdict(float))
     budgets: set[str] = set()
@@ -63,6 +64,8 @@ class WorkloadRun(msgspec.Struct):
     waiting: dict[tuple[str, ...], list[RehearsedPod]] = {}
     states: tuple[tuple[float, tuple[int, ...]], ...] = ()
     lost_on: set[str] = set()
+    grace: float = 0
+    startup: float = 0
     reasons: list[str] = []
 
     @property
@@ -116,6 +119,7 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         run.states = tuple(next(same) for _, same in groupby(states, itemgetter(1)))
         names = ("lowest_ready", "ready_again_seconds", "down_seconds")
         figures |= zip(names, readiness_of(run.states), strict=True)
+        run.startup = reclaim.workloads.startup(workload, reclaim.startup)
         figures["missing"] = missing[workload]
         figures["pending"] = max(figures["pending"], 0)
         alike = sorted(run.waiting.values(), key=len, reverse=True)
@@ -136,7 +140,9 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches
     run.replicas += pod.ran
     run.lost += is_lost
     run.lost_on |= {pod.node} if is_lost else set()
+    run.grace = max(run.grace, pod.grace if is_lost else 0)
     run.moves |= is_lost and not pod.leaves
+    run.pending_before += pod.waited
     figures["pending"] -= pod.waited
     figures["killed_early"] += pod.killed
     for key in pod.budgets if pod.ran or pod.waited else ():
@@ -207,7 +213,10 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
             WorkloadResult(
                 **structs.asdict(workload),
                 replicas=max(run.replicas for run in runs),
+                pending_before=max(run.pending_before for run in runs),
                 lost=max(run.lost for run in runs),
+                grace_seconds=max(run.grace for run in runs),
+                startup_seconds=runs[0].startup,
                 budget=", ".join(sorted(set().union(*(run.budgets for run in runs)))),
                 states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),

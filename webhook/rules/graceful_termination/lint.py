@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
+from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES
 from webhook.rules.spec_warnings import SpecWarning, hint_for, misspelt_kinds
 
 if TYPE_CHECKING:
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from webhook.kube.templates import Workload
     from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 
-_CLASSES: Final = (BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS)
-
 
 def lint(spec: GracefulTerminationSpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield the probable mistakes in a policy."""
     yield from misspelt_kinds("trainingOperators", spec.training_operators.patterns, workloads)
     for name in spec.classes:
-        if hint := hint_for(name.rstrip(string.digits), _CLASSES):
+        if hint := hint_for(name.rstrip(string.digits), DEFAULT_CLASSES):
             yield SpecWarning(("classes", name), f"adds a new class{hint}")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"
+_GRACE_FIELDS: Final = {"serving.knative.dev/service": "timeoutSeconds"}  # by label; see policies/workloads.yaml
 _LONGEST_WORD: Final = 40
 """Characters of an unknown word that a finding repeats: an annotation can have 256 KiB."""
 
@@ -63,6 +64,12 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     target: Target | NotTargeting
     only_prefers: bool
 
+    @property
+    def _setting(self) -> str:
+        """Return the name of the field that sets the grace period."""
+        names = (name for label, name in _GRACE_FIELDS.items() if label in self.subject.pod.labels)
+        return next(names, self.subject.field(_GRACE).rpartition(".")[2])
+
     def _or_keep(self, word: str) -> str:
         """Return how to keep the Pod's value, for the end of a fix."""
         return f"or annotate {pod_noun(self.subject)} `{KEEP_ANNOTATION}: {word}`"
@@ -96,7 +103,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"a grace period of {current} s should be {self.grace} s on this capacity",
                 field=_GRACE,
                 detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {NOT_MUTATED}",
-                fix=f"set `terminationGracePeriodSeconds: {self.grace}`, {self._or_keep('grace-period')}",
+                fix=f"set `{self._setting}: {self.grace}`, {self._or_keep('grace-period')}",
             )
         elif self.grace > self.budget.seconds:
             tuned = current != DEFAULT_GRACE_SECONDS
@@ -108,7 +115,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason="a grace period of 0 s kills the Pod without SIGTERM",
                 field=_GRACE,
                 detail="Every deletion kills the Pod at once: it saves nothing, and no preStop hook runs.",
-                fix=f"remove `terminationGracePeriodSeconds: 0`, {self._or_keep('grace-period')}",
+                fix=f"remove `{self._setting}: 0`, {self._or_keep('grace-period')}",
             )
         for sleep in hook_sleeps(pod):
             if (sleep.hook == "preStop" and sleep.seconds >= self.grace) or (
@@ -126,7 +133,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             if early > 0
             else f"Only {-early} s of the safety margin are left for a drain that begins late."
         )
-        fix = f"set `terminationGracePeriodSeconds: {budget.seconds}` and save within this time"
+        fix = f"set `{self._setting}: {budget.seconds}` and save within this time"
         longest = longest_sleep(pod)
         if longest >= budget.seconds:
             lost += f" A lifecycle hook alone sleeps {spelled(longest)}."
@@ -152,7 +159,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         if sleep.native and sleep.seconds > self.grace:
             detail += " The API server refuses a `sleep` that is longer than the grace period."
         seconds, most = sleep.seconds, self.budget.seconds
-        more = f", or set `terminationGracePeriodSeconds` to more than {seconds} (at most {most})"
+        more = f", or set `{self._setting}` to more than {seconds} (at most {most})"
         return warning(
             id="sleep-too-long",
             reason=f"the {sleep.hook} hook of `{sleep.placed.container.name}` sleeps {spelled(seconds)} in a grace "

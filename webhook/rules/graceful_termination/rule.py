@@ -36,6 +36,7 @@ from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.view import Needs
+from webhook.kube.affinity import contradiction
 from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import exec_sleep, native_sleep
 from webhook.kube.hooks import longest_sleep, unknown_hook
@@ -101,7 +102,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
             budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
-        elif target.pools is not None and not target.nodes:
+        elif not target.nodes and (target.pools is not None or contradiction(subject.pod.spec)):
             say("unchanged: it targets spot (%s), and no spot pool can run it", target.because)
             return None
         else:
@@ -135,7 +136,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         )
         if grace < current and (only_prefers or unknown_hook(pod)):
             grace = current
-        say("grace period: %d s, should be %d s", current, grace)
+        say("grace period: %d s, %s", current, "unchanged" if grace == current else f"should be {grace} s")
 
         sleep = workload_class.pre_stop_seconds
         sleepless = without_pre_stop(pod) if 0 < sleep < grace and "pre-stop" not in keeps else ()

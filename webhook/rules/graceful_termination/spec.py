@@ -52,7 +52,7 @@ DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
 }
 
 
-_TRAINING: Final = tuple(f"{kind}Job.kubeflow.org" for kind in ("PyTorch", "MPI", "TF", "JAX", "XGBoost", "Paddle"))
+_TRAINING: Final = ("*Job.kubeflow.org", "Job.batch.volcano.sh")
 
 
 def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
@@ -95,4 +95,4 @@ class GracefulTerminationSpec(DecidingSpec):
     )
     """Workload classes, in addition to the default ones."""
     training_operators: KindPatterns = Field(default=_TRAINING, validate_default=True)
-    """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`. Jobs always are."""
+    """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

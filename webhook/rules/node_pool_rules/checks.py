@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from difflib import SequenceMatcher
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
 _SHOWN: Final = 60
 """Characters of a user's value that a finding repeats, for a terminal."""
 
-_TYPES: Final[Mapping[str, type]] = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
+_TYPES: Final[Mapping[str, type]] = {
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "duration": str,
+}
+_DURATION: Final = re.compile(r"([0-9]+[smh])+", re.ASCII)
+"""The pattern of durations in Karpenter's CRD, which is also valid in Go."""
 _NO_INTEGER: Final = 2**63
 """JSON integers from this value on are decoded as floats."""
 _NAMES: Final[Mapping[type, str]] = {
@@ -49,11 +59,11 @@ class FieldRule(msgspec.Struct, frozen=True):
     def judge(self, value: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[Violation]:
         """Yield a violation for each mistake in the field, if the request changes it."""
         spec, query = self.spec, self.spec.path
-        given, before = query(value), query(old) if old is not None else None
+        given, before = self._value(value), self._value(old) if old is not None else None
         if old is not None and same(given, before):
             return
         path = query.text
-        if given is None or given == "":
+        if given is None:
             if spec.required:
                 fix, problem = f"add it{self._example()}", query.answer(value)[1]
                 yield self._violation("required", f"{path} is missing", "", fix, problem)
@@ -68,18 +78,31 @@ class FieldRule(msgspec.Struct, frozen=True):
             fix = f"write {wanted}{self._example()}"
             yield self._violation("type", reason, f"It is {written}.", fix, given)
             return
-        if spec.values and self._spelt(given) not in map(self._spelt, spec.values):
+        if isinstance(given, str):
+            yield from self._judge_text(given)
+        if spec.minimum is not None and given < spec.minimum:
+            fix = f"write {spec.minimum} or more:\n{as_yaml(path, spec.minimum)}"
+            yield self._violation("minimum", f"{path} is {given}, less than {spec.minimum}", "", fix)
+        if spec.immutable and before is not None:
+            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(given)}."
+            fix = f"keep it, and create another pool for {on_one_line(given)}:\n{as_yaml(path, before)}"
+            yield self._violation("immutable", f"{path} can't be changed", was, fix, given)
+
+    def _judge_text(self, given: str) -> Iterator[Violation]:
+        spec, path = self.spec, self.spec.path.text
+        if spec.type == "duration":
+            if given not in spec.values and _DURATION.fullmatch(given) is None:
+                reason = f"{path} is {given[:_SHOWN]!r}, not {' or '.join(('a duration', *spec.values))}"
+                yield self._violation("values", reason, "", f"write numbers with units{self._example()}", given)
+        elif spec.values and self._spelt(given) not in map(self._spelt, spec.values):
             reason = f"{path} is {given[:_SHOWN]!r}, not one of {', '.join(spec.values)}"
             meant = max(spec.values, key=partial(_likeness, given))
             fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
             yield self._violation("values", reason, "", fix, given)
-        if spec.minimum is not None and given < spec.minimum:
-            fix = f"write {spec.minimum} or more:\n{as_yaml(path, spec.minimum)}"
-            yield self._violation("minimum", f"{path} is {given}, less than {spec.minimum}", "", fix)
-        if spec.immutable and before is not None and before != "":
-            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(given)}."
-            fix = f"keep it, and create another pool for {on_one_line(given)}:\n{as_yaml(path, before)}"
-            yield self._violation("immutable", f"{path} can't be changed", was, fix, given)
+
+    def _value(self, manifest: Mapping[str, Any]) -> Any:
+        written = self.spec.path(manifest)
+        return self.spec.default if written is None or written == "" else written
 
     def _violation(self, what: str, reason: str, detail: str, fix: str, given: object = None) -> Violation:
         return Violation(
@@ -181,7 +204,7 @@ def _likeness(one: str, other: str) -> float:
 
 def same(one: object, other: object) -> bool:
     """Return whether both are the same JSON value. In Python, True equals 1."""
-    return type(one) is type(other) and one == other
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
 
 
 def as_yaml(path: str, value: Any) -> str:

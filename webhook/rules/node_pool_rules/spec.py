@@ -26,16 +26,18 @@ class FieldSpec(Model):
 
     path: FieldQuery
     """Field path, such as spec.targetNodes."""
-    type: Literal["string", "integer", "boolean", "object", "array"] | None = None
-    """The JSON type."""
+    type: Literal["string", "integer", "boolean", "object", "array", "duration"] | None = None
+    """The JSON type. A duration is a string such as 90s or 1h30m."""
     required: Flag = False
     """The field must not be missing or empty."""
     immutable: Flag = False
     """The value can't change."""
+    default: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = None
+    """The value of a missing or empty field."""
     minimum: StrictInt | None = None
     """The minimum of an integer."""
     values: tuple[NonEmpty, ...] = ()
-    """The allowed values of a string."""
+    """The allowed values of a string. Of a duration: other allowed values."""
     any_case: Flag = False
     """Ignore case."""
     detail: str = ""
@@ -45,8 +47,8 @@ class FieldSpec(Model):
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Self:
-        if self.values and self.type != "string":
-            raise ValueError("`values` needs `type: string`")
+        if self.values and self.type not in {"string", "duration"}:
+            raise ValueError("`values` needs `type: string` or `type: duration`")
         if self.minimum is not None and self.type != "integer":
             raise ValueError("`minimum` needs `type: integer`")
         return self

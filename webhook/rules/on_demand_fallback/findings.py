@@ -68,6 +68,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
     def uncovered(self, change: PoolChange, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> Violation:
         """Return the violation for a request that creates a spot pool without the fallback that it needs."""
         title = self.fallbacks.providers[spot.provider].title
+        limited = self.fallbacks.is_limited(spot, pools, need.require)
+        only = ", only capacity that ends by itself" if limited else ""
         detail = [
             need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
@@ -93,8 +95,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         elif spot.gpu is Gpu.UNKNOWN and (remedy := _gpu_remedy(spot)):
             fix = f"{remedy}; if it has GPUs, {fix}"
         return Violation(
-            id="missing",
-            reason=f"{_spot_pools([spot])} has no {_named(need)}",
+            id="limited-fallback" if limited else "missing",
+            reason=f"{_spot_pools([spot])} has no {_named(need)}{only}",
             field=change.field,
             detail=" ".join([*detail, *self._useless(spot, need, pools)]),
             fix=filling_in(spot.problems) or fix,
@@ -147,6 +149,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             and pool.identity != spot.identity
             and (why := self.fallbacks.why_not(spot, pool, need.require))
         ]
+        if spot.partly_limited:
+            reasons.insert(0, f"the rest of {spot}: {self.fallbacks.ends(spot)}")
         return [f"These pools don't count: {listed(reasons, _LISTED, '; ', '; ')}."] if reasons else []
 
     def _example(self, spot: Pool, need: FallbackNeed) -> str:

@@ -17,11 +17,13 @@ Reads
     it has GPUs (``any`` counts, unknown doesn't) or the same instance type. A provider's document can set several
     requirements: GKE's requires a pool without GPUs, and warns if there is none with GPUs.
     An update that replaces the owner references counts as a deletion: the garbage collector is never denied.
+    Capacity that ends by itself at a known time (``limited``) is neither spot nor a fallback.
     A violation is a change for the worse: other updates are admitted, even if the fallback is already gone.
 Writes
     Nothing.
 Finds
-    superchip, missing, last-fallback, other-zone, unreadable-capacity, pools-unknown, template-unknown
+    superchip, missing, limited-fallback, last-fallback, other-zone, unreadable-capacity, pools-unknown,
+    template-unknown
 Source
     CoreWeave, "Spot Node Pools" (fully preempted pools, superchips) and "Node Pool API schema" (sizes, conditions).
 """

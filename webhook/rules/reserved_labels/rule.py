@@ -17,7 +17,7 @@ Reads
 Writes
     Nothing.
 Finds
-    reserved, unknown-spotgate-key, misplaced-spotgate-key, provider-namespace, provider-namespace-unknown
+    reserved, disputed, unknown-spotgate-key, misplaced-spotgate-key, provider-namespace, provider-namespace-unknown
 Source
     CoreWeave, "Workload Scheduling on CKS", user-provided labels.
 """
@@ -34,7 +34,7 @@ from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import Needs
-from webhook.model.decision import Violation
+from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_namespace, rules_for
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
@@ -68,6 +68,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     Attributes:
         domains: the reserved domains; ``suffixes`` have a leading dot.
         allowed: plural resource name -> keys that users may set.
+        disputed: the allowed keys with a warning: plural resource names, keys, and the warning.
         hints: misspelled key -> correct key.
         foreign: provider -> the reserved domains that belong only to other providers, each with a leading dot.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
@@ -76,6 +77,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     domains: tuple[str, ...]
     suffixes: tuple[str, ...]
     allowed: Mapping[str, Globs]
+    disputed: tuple[tuple[tuple[str, ...], Globs, str], ...]
     hints: Mapping[str, str]
     providers: Mapping[str, Provider]
     foreign: Mapping[str, tuple[str, ...]]
@@ -116,7 +118,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         """Yield the reserved label keys that are neither allowed nor unchanged by the request."""
         allowed, before = self.allowed.get(place.resource), place.before
         for key in self._reserved(place.keys) if place.member == "labels" else ():
-            if allowed is not None and allowed.match(key):
+            if allowed is not None and allowed.match(key) and not self._doubt(key, place.resource):
                 subject.trace.say("label %s is reserved, and allowed on %s", key, place.resource)
             elif key in before and before[key] == place.keys[key]:
                 subject.trace.say("label %s is reserved, and existed before", key)
@@ -126,6 +128,15 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     def _violations(self, reserved: list[_ReservedKey]) -> Iterator[Violation]:
         for key, field, resource in sorted(reserved):
             meant = self._intended_key(key, resource)
+            if doubt := self._doubt(key, resource):
+                yield warning(
+                    id="disputed",
+                    reason=f"sources disagree whether users can set label {key}",
+                    field=f'{field}["{key}"]',
+                    detail=doubt,
+                    fix="keep it if the platform accepts it; otherwise, remove it",
+                )
+                continue
             prefix, _, name = key.partition("/")
             domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
             remove = f"remove it, or use your own domain, e.g. example.com/{name}"
@@ -136,6 +147,11 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 detail=f"The platform rejects labels that users set in {domain} and its subdomains.",
                 fix=f"did you mean {meant}? Otherwise, {remove}" if meant else remove,
             )
+
+    def _doubt(self, key: str, resource: str) -> str:
+        """Return why the platform may reject an allowed key, or an empty string."""
+        doubts = (text for resources, keys, text in self.disputed if resource in resources and keys.match(key))
+        return next(doubts, "")
 
     def _intended_key(self, key: str, resource: str) -> str:
         """Return the allowed key that the user probably meant, or an empty string."""
@@ -157,6 +173,7 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
         domains=spec.domains,
         suffixes=tuple(f".{domain}" for domain in spec.domains),
         allowed=_allowed_keys(spec, facts.workloads),
+        disputed=tuple((item.resources, Globs(item.labels), item.warning) for item in spec.allow if item.warning),
         hints=spec.hints,
         providers=facts.providers,
         foreign=_foreign_domains(spec, facts.providers),

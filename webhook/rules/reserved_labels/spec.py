@@ -20,6 +20,8 @@ class AllowedLabelsSpec(Model):
     """Plural resource names. `pods` includes pod templates and their workloads."""
     labels: tuple[Glob, ...] = Field(min_length=1)
     """Label keys (globs)."""
+    warning: str = ""
+    """Why they may be rejected, as a sentence. spotgate warns about them."""
 
 
 class ReservedLabelsSpec(PolicySpec):

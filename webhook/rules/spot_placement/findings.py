@@ -38,7 +38,7 @@ _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
 _LONGEST: Final = 63
 """Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
-UNCHANGED: Final = "spotgate injected nothing."
+UNCHANGED: Final = "spotgate added no tolerations and no selector."
 
 
 class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def not_targeting(
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if own_label is None else _LABEL,
             detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
-            fix=f"set `{CAPACITY_LABEL}: spot`, or another known value",
+            fix="set one of the known values, or remove the label",
         )
     if own_label == ON_DEMAND:
         own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
@@ -125,7 +125,8 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         return
     usable = [pool for pool, closed in spot if not closed]
     known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
-    unseen = [nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers]
+    shown_providers = (nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers)
+    unseen = {provider.name: provider for provider in shown_providers}.values()
     shown = name[:_LONGEST]
     hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])
     if unseen and known is None:
@@ -178,7 +179,7 @@ def pools_unknown(field: str, view: ClusterView) -> Violation:
 
 def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
-    where = [str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes]
+    where = dict.fromkeys(str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes)
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
     annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return warning(

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
-from webhook.capacity.placement.room import room_for
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Phase
+from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -213,7 +213,7 @@ def _template_violations(
         if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:
             yield warning(
                 id="floor-autoscaler",
-                reason=f"{scaler.kind} {scaler.name} may leave {scaler.minimum} replicas: the floor is {floor.base}",
+                reason=f"{scaler.kind} {scaler.name} may scale it down to {scaler.minimum}: the floor is {floor.base}",
                 field=_FIELD,
                 fix=f"set {scaler.field} of {scaler.kind} {scaler.name} to {floor.base} or more",
             )
@@ -240,8 +240,8 @@ def _no_room(need: int, spare: int | None, room: int | None) -> Iterator[Violati
         yield warning(id="floor-no-room", reason=reason, field=_FIELD, fix=fix)
     elif spare is not None and room <= 2 * need - spare:
         reason = (
-            f"a rollout can't finish: the on-demand pools have room for {room} Pods, and the old and the new "
-            f"ReplicaSet need {need} each"
+            f"a rollout can't finish: the on-demand pools have room for only {room} of the Pods, and the old and "
+            f"the new ReplicaSet need {need} each"
         )
         detail = "With maxUnavailable 0, a rollout removes an old Pod only after a new one is ready."
         fix = "set `spec.strategy.rollingUpdate.maxUnavailable: 1`, or enlarge an on-demand pool"

@@ -6,19 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.feasible import EXCLUDED, guarding_taint
+from webhook.capacity.placement.feasible import EXCLUDED
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
-from webhook.capacity.providers.nodes import KIND as NODE_GROUP
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.kube.affinity import terms_of, unmet_constraint
+from webhook.kube.affinity import contradiction, terms_of, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
@@ -44,8 +43,8 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     for rejected in target.rejected:
         if rejected.dedicated is not None:
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
-    for nodes in _excluded_alone(target, supply):
-        field, demand = unmet_constraint(pod.spec, partial(_suits, nodes))
+    for group in _excluded_alone(pod, target, supply):
+        field, demand = unmet_constraint(pod.spec, partial(_suit, group))
         if field:
             fix = f"remove the requirement, or {on_demand}"
             return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
@@ -61,27 +60,17 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
 
 
 def _one_unfit(pod: Pod, target: Target) -> Violation | None:
-    """Return the violation for a Pod that names one pool whose accelerators don't match its requests, or None."""
-    if len(chosen := list(_chosen(pod, target))) != 1:
+    """Return the violation for a Pod that requests GPUs and names one pool without GPUs, or None."""
+    chosen = list(_chosen(pod, target))
+    if not target.gpu or len(chosen) != 1 or chosen[0].gpu is not Gpu.NO:
         return None
-    (nodes,) = chosen
-    if target.gpu and nodes.gpu is Gpu.NO:
-        return warning(
-            id="pool-without-gpus",
-            reason=f"{nodes.pool} has no GPUs, and the Pod requests GPUs",
-            field=own_field(pod),
-            detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
-            fix="name a pool with GPUs, or remove the GPU request",
-        )
-    if not target.gpu and (taint := guarding_taint(pod, nodes, target.requested)) is not None:
-        return warning(
-            id="pool-for-gpus-only",
-            reason=f"{nodes.pool} admits only Pods that request GPUs, and this Pod requests none",
-            field=own_field(pod),
-            detail=f"spotgate tolerates its taint {taint} only for Pods that request GPUs. {UNCHANGED}",
-            fix="request GPUs (`resources.limits`), name a pool without them, or add the toleration yourself",
-        )
-    return None
+    return warning(
+        id="pool-without-gpus",
+        reason=f"{chosen[0].pool} has no GPUs, and the Pod requests GPUs",
+        field=own_field(pod),
+        detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+        fix="name a pool with GPUs, or remove the GPU request",
+    )
 
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
@@ -102,8 +91,8 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
     return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
 
-def _suits(nodes: SpotNodes, term: Term) -> bool:
-    return nodes.admitted((term,), nodes.absent)
+def _suit(group: Sequence[SpotNodes], term: Term) -> bool:
+    return any(nodes.admitted((term,), nodes.absent) for nodes in group)
 
 
 def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
@@ -111,24 +100,26 @@ def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     terms = terms_of(pod.spec)
     for nodes in (rejected.nodes for rejected in target.rejected):
-        by_label = any(term.demands(nodes.provider.pool_labels) and _suits(nodes, term) for term in terms)
+        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in terms)
         if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
             yield nodes
 
 
-def _excluded_alone(target: Target, supply: Supply) -> Iterator[SpotNodes]:
-    """Yield the spot nodes that only the Pod's own constraints exclude."""
-    yield from (rejected.nodes for rejected in target.rejected if rejected.because == EXCLUDED)
+def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[SpotNodes, ...]]:
+    """Yield the spot nodes that only the Pod's own constraints exclude: each pool, and all unseen nodes together.
+
+    If the constraints contradict each other, they exclude all pools.
+    """
+    excluding_all = contradiction(pod.spec)
+    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
     names = {provider.name for provider in target.providers}
-    yield from (nodes for nodes in supply.unseen if nodes.provider.name in names)
+    if unseen := tuple(nodes for nodes in supply.unseen if nodes.provider.name in names):
+        yield unseen
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
     others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
-    if any(rejected.nodes.pool is not None and rejected.nodes.pool.kind == NODE_GROUP for rejected in target.rejected):
-        closed += " Pools that are scaled to 0 have no Nodes that show their labels, so one of these pools may fit."
-        fix = f"{fix}; for a pool without Nodes, write its tolerations yourself"
     which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
         which = "the pool that its annotation names"

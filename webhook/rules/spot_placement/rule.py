@@ -6,18 +6,20 @@ Intent
 Reads
     Pods on CREATE: label ``spotgate.dev/capacity`` (spot, spot-preferred, on-demand) of the Pod and of its namespace;
     annotations ``spotgate.dev/node-pool``, ``spotgate.dev/on-demand-floor``, and ``spotgate.dev/keep`` (node-selector,
-    tolerations); nodeSelector, required node affinity, tolerations, GPU requests, owner, schedulerName. The node pools
-    of the cluster.
+    tolerations); nodeSelector, required node affinity, tolerations, GPU requests, resource claims, volumes, owner,
+    schedulerName. The node pools of the cluster, and the objects that claims and volumes name.
 Writes
     ``spec.tolerations``: the narrowest toleration for each taint of the admitting spot pools that marks spot nodes or
     the Pod's platform (`capacity.placement.taints`), unless the Pod has a toleration that covers it. The rule tolerates
     the taint of an accelerator only if the Pod requests the accelerator, and the taint of a dedicated pool only if the
     Pod names the pool. It never tolerates a taint that the provider forbids to tolerate.
-    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label isn't enough: requirements
-    that only these pools meet (`capacity.placement.selector`), unless the Pod's own constraints already select them. If
-    pools of several providers have no common label, each term of the affinity becomes one term for each provider.
-    ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100), and a
-    required ``NotIn`` for pools of another platform that the injected tolerations would open.
+    ``spec.nodeSelector``, or ``spec.affinity.nodeAffinity`` (required ``In``) if one label isn't enough: the label that
+    marks spot nodes, or else labels that only these pools have (`capacity.placement.selector`), unless the Pod's own
+    constraints already select spot. If pools of several providers have no common label, each term of the affinity
+    becomes one term for each provider. A required ``NotIn`` or ``DoesNotExist`` excludes other spot nodes that neither
+    the Pod's own constraints nor a taint keep off.
+    ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100). Only nodes
+    that the injected tolerations would open are excluded by a required one.
     Nothing, if no spot pool admits the Pod.
     With an on-demand floor (`webhook.rules.spot_placement.floor`): a required ``NotIn`` for a Pod that runs on demand;
     ``spec.schedulingGates`` and tolerations for a Pod that the controller assigns; a preference for on-demand nodes if
@@ -25,7 +27,7 @@ Writes
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
-    pool-for-gpus-only, pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-no-room,
+    pool-dedicated, floor-invalid, floor-no-effect, floor-split, floor-no-pool, floor-no-room,
     floor-autoscaler, floor-not-kept, floor-undecided
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools;
@@ -35,19 +37,16 @@ Source
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.feasible import opens
 from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
-from webhook.capacity.placement.selector import select
+from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NotTargeting, is_pinned, kept_fields
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import terms_of
-from webhook.kube.pod import Requirement
+from webhook.kube.affinity import Term, constrained, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -63,12 +62,13 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.schema import LabelSpec
     from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Pod, Toleration
+    from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.model.decision import Violation
     from webhook.model.review import UserInfo
     from webhook.rules.context import Context
@@ -80,8 +80,6 @@ WEIGHT: Final = 100
 
 _DAEMON_SETS: Final = "system:serviceaccount:kube-system:daemon-set-controller"
 _PLACERS: Final = frozenset({"system:kube-scheduler", "system:kube-controller-manager", _DAEMON_SETS})
-
-_PLACING: Final = frozenset({"node-selector", "tolerations"})
 
 TERMS_AT_MOST: Final = 64
 """Terms of a required node affinity that has a term for each provider. Users write one or two terms, and the scheduler
@@ -137,13 +135,14 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         supply = supply_of(view, self.targeting.providers)
         if supply.assumed:
             trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
-        for rejected in target.rejected:
-            trace.say("%s: %s", rejected.nodes.pool, rejected.because)
+        for rejected in dict.fromkeys((*target.rejected, *target.strays)):
+            where = rejected.nodes.pool or f"pools of {rejected.nodes.provider.title} without Nodes"
+            trace.say("%s: %s", where, rejected.because)
         case = floor_case(subject, target, supply, context, self.targeting.providers)
         if case is not None and case.assignment is not FloorAssignment.SPOT:
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
-            known = target.pools is not None
+            known = target.pools is not None or contradiction(pod.spec)
             why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
@@ -169,33 +168,47 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         )
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
-        pod, trace = subject.pod, subject.trace
-        keeps = kept_fields(pod)
-        wanted = select(target.nodes, supply, self.labels)
-        missing = _missing_selectors(pod, wanted, preferred=target.preferred) if wanted else ()
-        selected = bool(wanted) and not (missing or target.preferred)
+        pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
+        confined = constrained(pod.spec) and is_pinned(pod, target, supply, self.targeting.providers)
+        opened: tuple[Rejected, ...] = ()
+        if (confined or preferred) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
+            own = pod.spec.tolerations or ()
+            opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
+        excluded, others = excluding(opened, target.nodes), target.strays
+        if excluded:
+            left = (Term(excluded),)
+            others = tuple(stray for stray in others if stray.nodes.admitted(left, stray.nodes.absent))
+        by_name = NODE_POOL_ANNOTATION in pod.annotations
+        wanted = select(target.nodes, supply, self.labels, others, by_name=by_name)
+        missing = _missing_selectors(pod, wanted, preferred=preferred) if wanted else ()
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
-        elif selected or is_pinned(pod, target, supply, self.targeting.providers):
-            trace.say("its own nodeSelector and affinity admit nothing else: no selector is added")
-        elif not wanted:
+            excluded = ()
+        elif excluded is None or not (confined or wanted):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-        elif len(missing) > 1 and not target.preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
+        elif confined or not (missing or preferred):
+            trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
+        elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        if target.preferred:
-            required = _one_by_one(_excluded(pod, target) if keeps.isdisjoint(_PLACING) else ())
-        else:
-            required = (selectors,) if len(selectors) > 1 else _one_by_one(chain.from_iterable(selectors))
-
+        required = _together(_missing(pod, excluded))
+        if selectors and not preferred:
+            required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target),
             required=required,
-            preferred=selectors if target.preferred else (),
+            preferred=selectors if preferred else (),
             because=target.because,
         )
+
+
+def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
+    """Return the requirements as items that must all hold: one for each nodeSelector entry, and one for the others."""
+    labels = tuple(need for need in requirements if findings.node_label([[need]]))
+    others = tuple(need for need in requirements if need not in labels)
+    return (*_one_by_one(labels), *(((others,),) if others else ()))
 
 
 def _one_by_one(requirements: Iterable[Requirement]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
@@ -219,16 +232,6 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
         if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
             wanted.append(toleration)
     return tuple(wanted)
-
-
-def _excluded(pod: Pod, target: Target) -> tuple[Requirement, ...]:
-    """Return the requirements that exclude spot nodes of another platform that the Pod's tolerations would open."""
-    names: dict[str, list[str]] = {}
-    for nodes in (rejected.nodes for rejected in target.rejected if opens(target.tolerations, pod, rejected)):
-        key = nodes.provider.pool_name_label
-        if (name := nodes.labels.get(key)) is not None:
-            names.setdefault(key, []).append(name)
-    return tuple(Requirement(key, "NotIn", tuple(sorted(values))) for key, values in names.items())
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:

@@ -79,8 +79,8 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
     """Return the violation for a Pod that leads other Pods, such as a Spark driver."""
     return case.finding(
         "driver",
-        f"the {name[:_SHOWN]} holds the state of the whole job: one reclaimed node ends the job",
-        "The job survives the loss of workers, so you can run the workers on spot.",
+        f"other Pods depend on the {name[:_SHOWN]}: one reclaimed node ends or stalls their work",
+        "The loss of one of the other Pods costs less, so you can run them on spot.",
         "run it on demand",
     )
 
@@ -168,8 +168,6 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
                 unknown=True,
             )
         return
-    # Too few replicas are a separate finding: evaluate the budget as if the workload had enough.
-    replicas = max(case.replicas or 0, case.minimum) if case.serves else case.replicas or None
     budgets = context.view.budgets.get(case.subject.request.namespace, ())
     covering = [budget for budget in budgets if budget.covers(case.subject.pod.labels)]
     if len(covering) > 1:
@@ -181,8 +179,10 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
             fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
-    elif covering and covering[0].blocks(replicas):
+    elif covering and covering[0].blocks(case.replicas or None):
         budget, of = covering[0], "" if case.replicas is None else f" of {case.replicas}"
+        if (scaler := case.autoscaler) is not None:
+            of += f", the minimum of {scaler.kind} {scaler.name[:_SHOWN]},"
         yield finding(
             id="disruption-budget-blocks",
             reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods without SIGTERM",

@@ -64,6 +64,7 @@ DEFAULT_DRIVERS: Final = tuple(
         ("Ray head", "ray.io/node-type", "head", "headGroupSpec", _RAY_FAULT_TOLERANCE),
         ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", None),
         ("Dask scheduler", "dask.org/component", "scheduler", "", None),
+        ("runner listener", "app.kubernetes.io/component", "runner-scale-set-listener", "listenerTemplate", None),
     )
 )
 

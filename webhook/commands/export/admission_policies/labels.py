@@ -41,6 +41,8 @@ _OBJECTS, _NAMESPACES, _TEMPLATES = range(3)
 def parts(exported: ExportedPolicy) -> Iterator[Part]:
     """Yield parts for the labels of objects, then for those of pod templates."""
     exported.leave_out((), "spotgate.dev keys without effect aren't checked: they only cause warnings")
+    if cast("ReservedLabels", exported.policy.validator).disputed:
+        exported.leave_out(("allow",), "labels with a `warning` are admitted without one")
     groups: _Groups = {}
     for rule in exported.policy.rules:
         for group, path in product(rule.api_groups, rule.resources):

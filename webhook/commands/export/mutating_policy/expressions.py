@@ -17,7 +17,7 @@ from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLAS
 from webhook.commands.export.mutating_policy.traits import COVERS, more_than_zero
 from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
-from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.kube.pod import COMPLETING, DEFAULT_GRACE_SECONDS
 from webhook.registration.cel import any_glob_matches, literal, quoted
 
 if TYPE_CHECKING:
@@ -161,10 +161,8 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         }
         for name, class_ in rule.spec.classes.items()
     }
-    group_kind = "(variables.owner[0].kind + (variables.owner[0].apiVersion.contains('/') ? "
-    group_kind += "'.' + variables.owner[0].apiVersion.split('/')[0] : ''))"
-    operators = rule.spec.training_operators.patterns
-    trains = f" || {any_glob_matches(group_kind, operators)}" if operators else ""
+    group_kind = "(each.kind + (each.apiVersion.contains('/') ? '.' + each.apiVersion.split('/')[0] : ''))"
+    operators = any_glob_matches(group_kind, rule.spec.training_operators.patterns or ("",))
     label = quoted(CLASS_LABEL)
     least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
@@ -180,13 +178,13 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     return {
         **of_pod,
         "budget": f"{stopping} ? int(variables.answer.?budget.orValue(0)) : 0",
+        "gpu": "variables.answer.?gpu.orValue(false)",
         "class": f"{literal(classes)}["
         f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "
-        f"variables.owner.size() == 0 ? {quoted(STATELESS)} : "
-        f"variables.answer.?gpu.orValue(false) && (variables.owner[0].kind == 'Job'{trains}) ? "
-        f"{quoted(CHECKPOINTING)} : "
-        f"variables.owner[0].kind == 'Job' ? {quoted(BATCH)} : "
-        "variables.owner[0].kind == 'ReplicaSet' && "
+        f"object.spec.?restartPolicy.orValue('') in {literal(list(COMPLETING))} ? "
+        f"(variables.gpu ? {quoted(CHECKPOINTING)} : {quoted(BATCH)}) : "
+        f"variables.gpu && variables.owner.exists(each, {operators}) ? {quoted(CHECKPOINTING)} : "
+        "variables.owner.exists(each, each.kind == 'ReplicaSet') && "
         "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
         f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}]",
         "fitting": longest,

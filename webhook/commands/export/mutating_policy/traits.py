@@ -71,10 +71,12 @@ def traits_of(
     """
     supply = supply_of(context.view, providers)
     names = in_play(context.view, providers).union(named) & providers.keys() or set(providers)
-    unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names)
+    unseen = [nodes for nodes in supply.unseen if nodes.provider.name in names]
     labels = chain.from_iterable(nodes.labels.items() for nodes in (*supply.spot, *unseen))
     pools = (name for nodes in supply.spot if nodes.pool for name in (nodes.pool.name, nodes.pool.pool_name) if name)
-    taints = (taint for nodes in supply.spot for taint in (*nodes.dedicated, *nodes.guards))
+    taints = (
+        taint for nodes in (*supply.spot, *unseen) for taint in (*nodes.dedicated, *nodes.guards, *nodes.platform)
+    )
     globs = dict.fromkeys(glob for provider in providers.values() for glob in provider.gpu.resources.patterns)
     accelerators = [
         glob for glob in globs if not is_glob(glob) and any(providers[name].gpu.resources.match(glob) for name in names)

@@ -36,10 +36,12 @@ def room_for(pod: Pod, pools: Iterable[Pool | None], providers: Mapping[str, Pro
 
 
 def _requests_of(pod: Pod) -> dict[str, Decimal]:
-    """Return the total requests of the containers by resource, without zeros and invalid quantities."""
+    """Return the total requests by resource, with the overhead, without zeros and invalid quantities."""
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
     for container in pod.spec.containers:
         if (resources := container.resources) is not None:
             for name, quantity in {**(resources.limits or {}), **(resources.requests or {})}.items():
                 total[name] += amount_of(quantity) or 0
+    for name, quantity in (pod.spec.overhead or {}).items():
+        total[name] += amount_of(quantity) or 0
     return {name: amount for name, amount in total.items() if amount > 0}
