@@ -9,6 +9,7 @@ from collections import deque
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
@@ -162,10 +163,20 @@ class UnknownTemplates:
                 for member, keys in self._keys.items():
                     found = (key for key in mapping(branch, "metadata", member) if key in keys)
                     yield from (((*path, "metadata", member, key), entry) for key in found)
-            for key, label in mapping(branch, "nodeSelector").items() if self._selectors else ():
-                pod = Pod(spec=PodSpec(nodeSelector={key: label}))
-                if isinstance(label, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
-                    yield (*path, "nodeSelector", key), pods
+            if self._selectors:
+                for key, label in mapping(branch, "nodeSelector").items():
+                    if self._asks_for_spot({"nodeSelector": {key: label}}):
+                        yield (*path, "nodeSelector", key), pods
+                if "affinity" in branch and self._asks_for_spot({"affinity": branch["affinity"]}):
+                    yield (*path, "affinity"), pods
+
+    def _asks_for_spot(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether a Pod with these fields of ``spec`` targets spot."""
+        try:
+            pod = Pod(spec=msgspec.convert(fields, PodSpec))
+        except msgspec.ValidationError:
+            return False
+        return isinstance(target_of(pod, {}, self._view, self._providers), Target)
 
 
 def _template_path(path: Path) -> str:

@@ -51,6 +51,12 @@ KEEP_ANNOTATION: Final = "spotgate.dev/keep"
 KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
+_LISTENER: Final = "AutoscalingListener.actions.github.com"
+"""The owner of a Pod that starts runners, so that it must not move to spot when its namespace does.
+
+Source: https://docs.github.com/en/actions/concepts/runners/actions-runner-controller
+"""
+
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
 _HAS_SPOT: Final = frozenset({CapacityType.SPOT, CapacityType.BOTH})
@@ -150,7 +156,7 @@ def target_of(
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
-    wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
+    wanted = capacity_label or (None if _is_listener(pod) else namespace_labels.get(CAPACITY_LABEL))
     if wanted not in _ASKS_FOR_SPOT:
         wanted = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
@@ -166,7 +172,10 @@ def target_of(
             with_pools_of_nodes(terms_of(spec), view.nodes, providers) if may_name else None,
             claimed_classes(spec, namespace, view.references),
             frozenset(resource for key, resource in shares.items() if key in pod.annotations),
-            tuple(bound_volumes(spec, namespace, view.references)),
+            tuple(
+                (name, with_pools_of_nodes(affinity, view.nodes, providers) or affinity)
+                for name, affinity in bound_volumes(spec, namespace, view.references)
+            ),
         )
     cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
@@ -292,6 +301,10 @@ def _answer(
     )
 
 
+def _is_listener(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.group_kind == _LISTENER
+
+
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
     """Return why spotgate never changes a Pod, as a phrase. Return an empty string if it can change the Pod."""
     if pod.spec.nodeName:
@@ -390,5 +403,7 @@ def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> st
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:
-    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words."""
+    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words. Return all for a listener of ARC."""
+    if _is_listener(pod):
+        return frozenset(KEEP_WORDS)
     return frozenset(word for part in pod.annotations.get(KEEP_ANNOTATION, "").split(",") if (word := part.strip()))
