@@ -200,7 +200,7 @@ def feasible_nodes(
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
         absent = supply.given if len(rejected) < len(spot) else frozenset()
-        unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names & shown)
+        unseen = supply.unseen(names & shown)
         admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
         answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
     fitting = tuple(nodes for nodes, refusal in answers if refusal is None)

@@ -66,7 +66,7 @@ def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirem
     A provider's spot label excludes its spot nodes. If the provider has no spot label, such as CKS, the pool names do.
     """
     values: dict[str, set[str]] = {}
-    for nodes in (*supply.spot, *supply.unseen):
+    for nodes in (*supply.spot, *supply.unseen(providers)):
         if nodes.provider.name in providers:
             label = nodes.provider.pool_name_label
             for key, value in nodes.marks[:1] or ((label, nodes.labels.get(label, "")),):

@@ -125,7 +125,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         return
     usable = [pool for pool, closed in spot if not closed]
     known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
-    shown_providers = (nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers)
+    shown_providers = (nodes.provider for nodes in supply.unseen(view.providers))
     unseen = {provider.name: provider for provider in shown_providers}.values()
     shown = name[:_LONGEST]
     hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])

@@ -112,8 +112,7 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
     """
     excluding_all = contradiction(pod.spec)
     yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
-    names = {provider.name for provider in target.providers}
-    if unseen := tuple(nodes for nodes in supply.unseen if nodes.provider.name in names):
+    if unseen := supply.unseen(provider.name for provider in target.providers):
         yield unseen
 
 
