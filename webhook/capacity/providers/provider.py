@@ -158,12 +158,17 @@ class Provider(CapacityProviderSpec):
     @cached_property
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
-        return (self.pool_name_label, *self.other_pool_name_labels)
+        return tuple(filter(None, (self.pool_name_label, *self.other_pool_name_labels)))
 
     @cached_property
     def marks(self) -> frozenset[str]:
         """Return the keys of all labels that name a node's pool or mark spot nodes."""
         return frozenset((*self.pool_labels, *(label.key for label in self.spot_node_labels)))
+
+    @cached_property
+    def node_keys(self) -> frozenset[str]:
+        """Return the keys of the labels that show that a node belongs to the provider, on spot and on-demand nodes."""
+        return frozenset((self.pool_name_label, *(label.key for label in self.spot_node_labels)))
 
     @cached_property
     def pools_are_here(self) -> bool:
