@@ -288,6 +288,8 @@ class CapacityProviderSpec(Model):
 
     @model_validator(mode="after")
     def _names_pools(self) -> Self:
-        if self.node_pools and not self.pool_name_label:
-            raise ValueError("`nodePools` needs `poolNameLabel`")
+        if not self.pool_name_label and (self.node_pools or not self.spot_node_labels):
+            raise ValueError(
+                "write `poolNameLabel`; only a provider with `spotNodeLabels` and no `nodePools` can omit it"
+            )
         return self
