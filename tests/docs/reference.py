@@ -55,7 +55,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
 """The pages of all kinds of documents."""
 
-_NAMED: Final = ("monitoring", "on-demand-floor", "operate", "providers")
+_NAMED: Final = ("adding-a-provider", "monitoring", "on-demand-floor", "operate", "providers")
 OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), *(ROOT / "docs" / f"{page}.md" for page in _NAMED))
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"
