@@ -22,7 +22,7 @@ CLOUDS = [name for name, provider in PROVIDERS.items() if provider.spot_node_lab
 
 def test_every_provider_that_labels_spot_nodes_has_a_case() -> None:
     assert set(CLOUDS) == PROVIDERS.keys() & CASES
-    assert PROVIDERS.keys() - CLOUDS == {"cks", "kops", "spot-ocean"}
+    assert PROVIDERS.keys() - CLOUDS == {"cks", "spot-ocean"}
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

@@ -235,7 +235,8 @@ def demands_spot(term: Term, provider: Provider) -> bool:
             if need.operator == "Exists" and label.spot_only:
                 return True
             values = set(need.values or ())
-            if need.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+            only_spot = label.spot_only or values <= provider.spot_values[label.key]
+            if need.operator == "In" and label.value in values and only_spot:
                 return True
     return False
 

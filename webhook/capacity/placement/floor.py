@@ -70,5 +70,5 @@ def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirem
         if nodes.provider.name in providers:
             label = nodes.provider.pool_name_label
             for key, value in nodes.marks[:1] or ((label, nodes.labels.get(label, "")),):
-                values.setdefault(key, set()).add(value)
+                values.setdefault(key, set()).update(nodes.provider.spot_values.get(key, {value}))
     return tuple(Requirement(key, "NotIn", tuple(sorted(excluded))) for key, excluded in sorted(values.items()))

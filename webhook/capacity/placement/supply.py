@@ -353,12 +353,8 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     """Return the non-spot nodes of a pool: they lack the spot label, or have another value of it."""
-    spot = provider.spot_node_labels
-    values = {
-        key: LabelValues(excluded=frozenset(label.value for label in spot if label.key == key))
-        for key in {label.key for label in spot}
-    }
-    values |= {label.key: LabelValues(present=False) for label in spot if label.spot_only}
+    values = {key: LabelValues(excluded=excluded) for key, excluded in provider.spot_values.items()}
+    values |= {label.key: LabelValues(present=False) for label in provider.spot_node_labels if label.spot_only}
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(values)
     return Nodes(labels=pool.labels, requirements=requirements, pool=pool)
 

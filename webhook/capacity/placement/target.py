@@ -238,7 +238,7 @@ def _providers_by_label(providers: Mapping[str, Provider]) -> dict[str, list[Pro
     """Return the providers by the keys of their spot labels."""
     by_key: dict[str, list[Provider]] = {}
     for provider in providers.values():
-        for key in {label.key for label in provider.spot_node_labels}:
+        for key in provider.spot_values:
             by_key.setdefault(key, []).append(provider)
     return by_key
 
