@@ -68,9 +68,7 @@ def provider_sections() -> str:
         "\n\n".join(
             (
                 f"### {spec.title}",
-                _facts(
-                    [("file", f"`{name}`"), *_about(spec), ("pages, with the last check", _checked(name, document))]
-                ),
+                _facts([("file", f"`{name}`"), *_about(spec), *_sources(name, document)]),
                 *(f"#### {reader.kind} ({spec.title})\n\n{_facts(_about_pools(reader))}" for reader in spec.node_pools),
             )
         )
@@ -138,6 +136,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
 def _about_pools(reader: NodePoolReaderSpec) -> Iterator[tuple[str, str]]:
     """Yield where each fact about a node pool is read, with its title."""
     yield "API", f"`{reader.group}` {', '.join(reader.versions)}" + (", only in files" if reader.files_only else "")
+    yield "condition", _code(reader.when)
     yield "listed in", f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""
     yield "template of its machines", _code(reader.template.from_ if reader.template else None)
     yield "spot, on-demand", _of_machines(reader, _capacity)
@@ -174,8 +173,10 @@ def _pages(file: str, document: Mapping[str, Any]) -> dict[str, date]:
     return pages
 
 
-def _checked(file: str, document: Mapping[str, Any]) -> str:
-    return _lines(f"{day.isoformat()} <{page}>" for page, day in _pages(file, document).items())
+def _sources(file: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the facts that no page states, and the pages of the others."""
+    yield "not verified", _lines(document["metadata"]["annotations"].get("unverified", "").splitlines())
+    yield "pages, with the last check", _lines(f"{day} <{page}>" for page, day in _pages(file, document).items())
 
 
 def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]) -> str:
