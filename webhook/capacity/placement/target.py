@@ -176,8 +176,7 @@ def target_of(
     cached = _remembered(supply)
     target = cached.get(cache_key)
     if target is None:
-        names = shown or set(provider)
-        in_play = tuple(candidate for name, candidate in providers.items() if name in names)
+        in_play = tuple(providers[name] for name in sorted(providers.keys() & (shown or set(provider))))
         candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
         spot_shown = view.spot_providers
         target = _answer(pod, wanted, meant, supply, providers, candidates, spot_shown, tolerating=tolerating)
