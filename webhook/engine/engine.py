@@ -23,7 +23,18 @@ from webhook.engine.matching import Matching
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Failure, Finding, Outcome, Trace, Violation
+from webhook.model.decision import (
+    ENGINE,
+    NO_TRACE,
+    NOTHING,
+    Decision,
+    Failure,
+    Finding,
+    Outcome,
+    StepKind,
+    Trace,
+    Violation,
+)
 from webhook.model.review import MalformedObjectError, changes_metadata_only
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
@@ -348,17 +359,17 @@ class _Evaluation:
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
-            self.trace.say("not evaluated: namespace %s belongs to the provider", self.namespace)
+            self.trace.skip("not evaluated: namespace %s belongs to the provider", self.namespace)
             return False
         if self.route.restricted or not policy.matcher.trivial:
             if why_not := self.matching.why_not(policy, subject):
-                self.trace.say("%s", why_not)
+                self.trace.skip("%s", why_not)
                 return False
             if self.matching.is_unknown(policy):
                 text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
                 self.trace.say(text, self.request.namespace)
         if self.route.contested and (decider := self.matching.decider(policy, subject)):
-            self.trace.say("overridden: %s decides", decider)
+            self.trace.say("overridden: %s decides", decider, kind=StepKind.OVERRIDDEN)
             return False
         return not ((self.route.contested or policy.exemptions) and self._is_exempt(policy, subject))
 
@@ -375,10 +386,11 @@ class _Evaluation:
         for exemption in dict.fromkeys(exemptions):
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
-                self.trace.say("%s", exemption.sentence)
+                self.trace.say("%s", exemption.sentence, kind=StepKind.EXEMPTED, cause=exemption)
                 self._record(policy.name, exemption.sentence)
                 return True
-            self.trace.say('not exempt by %s "%s": %s doesn\'t match', exemption.name, exemption, failing)
+            text = 'not exempt by %s "%s": %s doesn\'t match'
+            self.trace.say(text, exemption.name, exemption, failing, kind=StepKind.NOT_EXEMPTED)
         return False
 
     @property

@@ -48,6 +48,7 @@ from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
+from webhook.model.decision import StepKind
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
@@ -123,7 +124,8 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         pod, view, trace = subject.pod, context.view, subject.trace
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
-            trace.say("not placed on spot: %s", target.because)
+            kind = StepKind.SKIPPED if target.untouchable else StepKind.REMARK
+            trace.say("not placed on spot: %s", target.because, kind=kind)
             violations = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 violations = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
