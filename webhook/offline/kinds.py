@@ -95,6 +95,26 @@ class ResourceKinds:
         """Return the apiVersions of the node pools of this kind."""
         return sorted({f"{reader.group}/{reader.versions[0]}" for reader in self._readers if reader.kind == kind})
 
+    def unread_pools(self, manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Finding]]:
+        """Yield a hint for the first object of each kind that is named like a node pool's and has another group."""
+        kinds = {reader.kind for reader in self._readers}
+        seen: set[tuple[str, str]] = set()
+        for manifest in manifests:
+            kind = (manifest.group, manifest.kind)
+            if manifest.kind not in kinds or kind in seen or self.resource(manifest) or self.meant(manifest):
+                continue
+            seen.add(kind)
+            finding = Finding(
+                policy=ENGINE,
+                id="object/unread-pool",
+                outcome=Outcome.AUDIT,
+                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.group}",
+                field="apiVersion",
+                fix=f"if they are node pools of this cluster, write {' or '.join(self.pools(manifest.kind))}, "
+                "or describe them in a CapacityProvider",
+            )
+            yield manifest, finding
+
 
 Path = tuple[str | int, ...]
 

@@ -228,11 +228,9 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
     if "tolerations" in kept_fields(subject.pod):
         subject.trace.say("it keeps its tolerations")
         return ()
-    wanted: list[Toleration] = []
-    for toleration in target.tolerations:
-        if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
-            wanted.append(toleration)
-    return tuple(wanted)
+    own, wanted = subject.pod.spec.tolerations or (), target.tolerations
+    others = (([*own, *(other for other in wanted if other is not toleration)], toleration) for toleration in wanted)
+    return tuple(toleration for existing, toleration in others if not any_covers(existing, toleration))
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
