@@ -210,8 +210,8 @@ def assign(server: Server, index: Index) -> list[list[str]]:
 )
 def test_only_a_pod_that_admission_rejects_is_released_without_placement(error: ApiError, placed: bool) -> None:  # noqa: FBT001
     first, second = assign(Server(error), load_bundle().index)
-    assert "/spec/affinity" in first
-    assert ("/spec/affinity" in second) is placed
+    assert "/spec/nodeSelector" in first
+    assert ("/spec/nodeSelector" in second) is placed
     assert "/spec/schedulingGates/0" in second
 
 

@@ -254,7 +254,8 @@ class _State:
     [
         (POOLS, "of-cpu", True),
         (POOLS, "of-spot", False),
-        (POOLS, "without-labels", True),
+        (POOLS, "of-unknown", False),
+        (POOLS, "without-labels", False),
         (POOLS, "gone", False),
         (NOTHING_KNOWN, "of-cpu", False),
         (NOTHING_KNOWN, "of-spot", False),
@@ -266,6 +267,7 @@ def test_a_node_is_on_demand_only_if_the_node_and_pools_are_known(view: ClusterV
     cluster.nodes.items = {
         ("", "of-cpu"): {POOL: "cpu"},
         ("", "of-spot"): {POOL: "cpu-spot"},
+        ("", "of-unknown"): {POOL: "deleted"},
         ("", "without-labels"): {},
     }
     assert cluster.is_on_demand(node) is expected

@@ -144,7 +144,7 @@ def test_an_on_demand_pod_cannot_run_in_a_spot_pool_that_is_created_later(
 
 def test_the_assignment_label_is_removed_from_a_users_pod_and_kept_on_a_pod_of_a_workload() -> None:
     label = {"spotgate.dev/assigned": "on-demand"}
-    bare = {"metadata": {"labels": {"app": "x", **label}}, "spec": {"containers": [{"name": "main"}]}}
+    bare: JSON = {"metadata": {"labels": {"app": "x", **label}}, "spec": {"containers": [{"name": "main"}]}}
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
     owned = {**bare, "metadata": {**bare["metadata"], "ownerReferences": [owner]}}
     for manifest, labels in ((bare, {"app": "x"}), (owned, {"app": "x", **label})):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from webhook.capacity.placement.floor import excluding_spot
+from webhook.capacity.placement.floor import on_demand_only
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.view import FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
@@ -23,6 +23,7 @@ from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import all_pods, node_labels
 from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.kube.selectors import holds
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN
 from webhook.server.app import Snapshot
@@ -89,19 +90,23 @@ class Cluster:
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
         self._seen: ClusterView | None = None
-        self._excluding: tuple[Requirement, ...] = ()
+        self._on_demand: tuple[tuple[Requirement, ...], ...] = ()
         self.state = LiveState(api, bundle.providers)
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether the Node isn't spot. Return False if the Node or the node pools are unknown."""
+        """Return whether the Node is known to be on demand: an on-demand Pod can be scheduled there."""
         labels, view = self.nodes.items.get(("", name)), self.state.view()
         if labels is None or view.pools is None:
             return False
         if view is not self._seen:
             providers = self._bundle.providers
-            self._seen, self._excluding = view, excluding_spot(supply_of(view, providers), in_play(view, providers))
-        return all(labels.get(requirement.key) not in (requirement.values or ()) for requirement in self._excluding)
+            here = [providers[name] for name in in_play(view, providers)]
+            self._seen, self._on_demand = view, on_demand_only(supply_of(view, providers), here)
+        return any(
+            all(holds(need.operator, labels.get(need.key), need.values or ()) for need in alternative)
+            for alternative in self._on_demand
+        )
 
 
 async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:

@@ -160,13 +160,13 @@ def test_an_on_demand_pod_does_not_run_in_a_spot_pool_that_is_created_later(webh
     team("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/gpus", "--timeout=60s")
     webhook.wait(lambda: {*assignments(team, "gpus")} == {"on-demand"}, "both Pods are assigned")
     taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
-    late = node_pool("late-spot", computeClass="spot", targetNodes=1, nodeTaints=[taint])
+    late = node_pool("late-spot", computeClass="spot", nodeTaints=[taint])
     team.apply(late, *nodes_of(late))
     try:
         team("wait", "--for=condition=Ready", "nodes", f"--selector={POOL}=late-spot", "--timeout=60s")
         probe = pod("probe", gpus=8, nodeSelector={POOL: "late-spot"}, tolerations=[{"operator": "Exists"}])
         team.apply(probe)
-        team("wait", "--for=condition=Ready", "pod/probe", "--timeout=60s")  # so the scheduler has seen the pool
+        team("wait", "--for=condition=Ready", "pod/probe", "--timeout=60s")  # now the scheduler has seen the pool
         team("delete", "pod/probe", "--grace-period=0", "--force")
         time.sleep(3)
         pods = team.get("pods", "--selector=app=gpus")["items"]

@@ -6,16 +6,20 @@ An annotation on the Pod template sets the floor: ``"2"``, ``"20%"``, or ``"2 + 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.providers.pool import CapacityType
 from webhook.kube.pod import Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.providers.provider import Provider
 
 FLOOR_ANNOTATION: Final = "spotgate.dev/on-demand-floor"
 FLOOR_GATE: Final = "spotgate.dev/on-demand-floor"
@@ -60,15 +64,29 @@ def parse_floor(text: str) -> Floor | None:
     return floor if floor.percent <= _WHOLE else None
 
 
-def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirement, ...]:
-    """Return the ``NotIn`` requirements that exclude the spot nodes of these providers and admit all other nodes.
+def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[tuple[Requirement, ...], ...]:
+    """Return alternative sets of requirements that only on-demand nodes of these providers meet.
 
-    A provider's spot label excludes its spot nodes. If the provider has no spot label, such as CKS, the pool names do.
+    The spot labels of a provider exclude its spot nodes, also those of pools that are created later. If a provider has
+    no spot label, such as CKS, the requirements list its on-demand pools. Return an empty tuple if they are unknown.
     """
-    values: dict[str, set[str]] = {}
-    for nodes in (*supply.spot, *supply.unseen):
-        if nodes.provider.name in providers:
-            label = nodes.provider.pool_name_label
-            for key, value in nodes.marks[:1] or ((label, nodes.labels.get(label, "")),):
-                values.setdefault(key, set()).add(value)
-    return tuple(Requirement(key, "NotIn", tuple(sorted(excluded))) for key, excluded in sorted(values.items()))
+    on_demand = [pool for pool in supply.pools if pool.capacity is CapacityType.ON_DEMAND]
+    without_label = [provider for provider in providers if supply.known and not provider.spot_node_labels]
+    listed = {
+        provider.pool_name_label: tuple(sorted(pool.pool_name for pool in on_demand if pool.provider == provider.name))
+        for provider in without_label
+    }
+    excluded: defaultdict[str, set[str]] = defaultdict(set)
+    for label in chain.from_iterable(provider.spot_node_labels for provider in providers):
+        excluded[label.key].add(label.value)
+    for nodes in supply.spot:  # some pools of a provider may have another label, or none
+        if nodes.provider in providers and nodes.provider not in without_label:
+            name = nodes.provider.pool_name_label
+            key, value = (*nodes.marks, (name, nodes.labels.get(name, "")))[0]
+            excluded[key].add(value)
+    by_name = tuple((Requirement(name, "In", pools),) for name, pools in sorted(listed.items()) if pools)
+    if by_name and not excluded:
+        return by_name
+    others = [Requirement(name, "DoesNotExist") for name in sorted(listed)]
+    others += (Requirement(key, "NotIn", tuple(sorted(values))) for key, values in sorted(excluded.items()))
+    return (*by_name, tuple(others)) if others else ()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CannotJudgeError
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.base.terminal import counted
+from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.serve.command import add_address
 from webhook.controller.run import ControllerOptions
+from webhook.controller.release import release
 from webhook.controller.run import run as run_controller
 from webhook.offline.options import add_cluster, add_namespace, add_policies, options_of
 
@@ -20,16 +23,20 @@ Maintain the on-demand floor of Deployments and ReplicaSets.
 The webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor. One
 leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
 nodes. Run two replicas; a Lease elects the leader. Without a leader the webhook gates no Pods.
+
+With --release, remove the gate from all waiting Pods, and end. They start without an assignment.
 """
 
 EPILOG: Final = """\
 examples:
   %(prog)s --in-cluster
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
+  %(prog)s --release
+  %(prog)s --release shop
 
 exit codes:
-  0  stopped by a signal or a policy change
-  2  policies, credentials, or the address can't be used
+  0  stopped by a signal or a policy change; or all Pods are released
+  2  policies, credentials, or the address can't be used; or a Pod can't be released
 """
 
 
@@ -41,10 +48,19 @@ def configure(parser: ArgumentParser) -> None:
     add_cluster(parser)
     add_namespace(parser, "the namespace of the Lease")
     add_address(parser, "--ops", "operators'", 8080)
+    text = "only remove the gate from the Pods of one namespace, or of all; default: the cluster of kubectl"
+    parser.add_argument("--release", metavar="NAMESPACE", nargs="?", const="", help=text)
 
 
 def run(namespace: Namespace) -> int:
-    """Run the controller until a signal or a policy change stops it."""
+    """Run the controller until a signal or a policy change stops it, or release the Pods that wait for it."""
+    if namespace.release is not None:
+        connection = options_of(Connection, namespace)
+        released, failed = run_on_cluster("controller", connection, lambda api: release(api, namespace.release))
+        print(f"released {counted(released, 'Pod')}")
+        if failed:
+            raise CannotJudgeError("\n".join(f"spotgate controller: not released: {problem}" for problem in failed))
+        return FINE
     options = options_of(ControllerOptions, namespace)
     if options.in_cluster == (options.kubeconfig is not None):
         raise CannotJudgeError("spotgate controller: error: give either --in-cluster or --kubeconfig")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.rules.reserved_labels.places import KeyPlace, MetadataMember, Role
+    from webhook.rules.subject import Subject
 
 _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     CAPACITY_LABEL: "labels",
@@ -45,10 +48,31 @@ def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
             if key in role.on_pods or (key in before and before[key] == keys[key]):
                 continue
             field = f'{place.field}["{key}"]'
-            if key not in _MEMBERS:
+            if key == ASSIGNED_LABEL and role.pod and not role.applied:
+                yield _of_the_controller(field)
+            elif key not in _MEMBERS:
                 yield _unknown(key, place.member, field)
             elif role.name and (_MEMBERS[key] != place.member or not (role.pod if key in _OF_PODS else role.applied)):
                 yield _misplaced(key, role, place.member, field)
+
+
+def selector_violations(subject: Subject) -> Iterator[Violation]:
+    """Yield a violation if the selector of a workload with a floor mentions the label of the controller.
+
+    The controller labels each Pod. The workload would disown it, and create another one, without an end.
+    """
+    if subject.template and FLOOR_ANNOTATION in subject.pod.annotations and subject.workload.selects_by(ASSIGNED_LABEL):
+        yield replace(_of_the_controller("spec.selector"), outside=True)
+
+
+def _of_the_controller(field: str) -> Violation:
+    return Violation(
+        id="reserved",
+        reason=f"only `spotgate controller` sets label {ASSIGNED_LABEL}",
+        field=field,
+        detail="The controller changes the label. A workload that selects by it disowns its Pods, and creates others.",
+        fix="remove it",
+    )
 
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
@@ -71,6 +95,8 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
     where = of_pods if key in _OF_PODS else applied
+    if key == ASSIGNED_LABEL:
+        where = ""
     return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",
