@@ -10,7 +10,7 @@ import pytest
 from tests.builders import deployment, labeled
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.forked import ForkedSpotgate
-from tests.controlplane.harness.pages import ROOT, Terminal
+from tests.controlplane.harness.pages import ROOT, Terminal, commands, sections
 from tests.controlplane.harness.populate import populate
 from tests.controlplane.harness.webhook import BASE, CONFIGURATIONS, SPOTGATE, Webhook, start_on_free_ports
 
@@ -71,6 +71,16 @@ def test_a_deployment_keeps_its_floor(cluster: Cluster, helm: Path, tmp_path: Pa
         kubectl("rollout", "status", "deployment/web", "--timeout=60s")
         pods = kubectl.get("pods", "--selector=app=web")["items"]
         assert {pod["metadata"]["labels"]["spotgate.dev/assigned"] for pod in pods} == {"on-demand", "spot"}
+        leader.kill()
+        kubectl("scale", "deployment/web", "--replicas=4")
+        kubectl("wait", "--for=jsonpath={.status.replicas}=4", "deployment/web", "--timeout=60s")
+        uninstall, delete, release, show = commands(sections("operate.md")["Remove"].split("With Helm")[1])
+        terminal.run(uninstall.replace("spotgate-system", PLATFORM))
+        assert delete.startswith("kubectl delete")
+        kubectl("delete", "namespace", PLATFORM)
+        assert terminal.run(release) == "released 2 Pods\n"
+        kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+        assert terminal.run(show) == ""
     finally:
         process.kill()
         leader.kill()

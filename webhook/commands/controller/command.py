@@ -9,8 +9,8 @@ from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import counted
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.serve.command import add_address
-from webhook.controller.run import ControllerOptions
 from webhook.controller.release import release
+from webhook.controller.run import ControllerOptions
 from webhook.controller.run import run as run_controller
 from webhook.offline.options import add_cluster, add_namespace, add_policies, options_of
 

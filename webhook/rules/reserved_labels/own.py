@@ -59,7 +59,7 @@ def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
 def selector_violations(subject: Subject) -> Iterator[Violation]:
     """Yield a violation if the selector of a workload with a floor mentions the label of the controller.
 
-    The controller labels each Pod. The workload would disown it, and create another one, without an end.
+    The controller labels each Pod. The workload would disown it and create another one, in an endless loop.
     """
     if subject.template and FLOOR_ANNOTATION in subject.pod.annotations and subject.workload.selects_by(ASSIGNED_LABEL):
         yield replace(_of_the_controller("spec.selector"), outside=True)
@@ -70,7 +70,7 @@ def _of_the_controller(field: str) -> Violation:
         id="reserved",
         reason=f"only `spotgate controller` sets label {ASSIGNED_LABEL}",
         field=field,
-        detail="The controller changes the label. A workload that selects by it disowns its Pods, and creates others.",
+        detail="A workload that selects by it disowns its Pods when the controller sets it, and creates others.",
         fix="remove it",
     )
 

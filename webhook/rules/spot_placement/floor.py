@@ -186,7 +186,7 @@ def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
         or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
     }
     if why := next((text for text, holds in obstacles.items() if holds), ""):
-        fix = "remove the annotation, or let the default scheduler place the Pod"
+        fix = "remove the cause, or the annotation"
     elif runs:
         return None
     else:
