@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from webhook.base.exits import CannotJudgeError
 from webhook.capacity.placement.floor import FLOOR_GATE
 from webhook.cluster.api import ApiError
 from webhook.cluster.source import WatchedResource
@@ -15,29 +16,26 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 30.0
 """The timeout of each response of the API server. A page of large Pods has 100 MiB."""
-_GONE: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT})
-"""The status codes for a Pod that was deleted, or replaced by one with the same name."""
 _PATCH_TYPE: Final = "application/strategic-merge-patch+json"
+_WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GATE}]}}
 
 
-async def release(api: Api, namespace: str) -> tuple[int, list[str]]:
-    """Remove the gate from the Pods of a namespace, or of all namespaces if it is empty.
+async def release(api: Api, namespace: str) -> int:
+    """Remove the gate from the Pods of a namespace, or of all namespaces if it is empty. Return the number of Pods.
 
-    Return the number of released Pods, and the reason for each other one. Raise ApiError if Pods can't be listed.
+    Raise ApiError if Pods can't be listed. Raise CannotJudgeError, with the reasons, if some can't be released.
     """
     listing = await WatchedResource(resource="pods", read=read_pod, namespace=namespace).list(api, _SECONDS)
-    released, failed = 0, []
-    for pod in listing.items.values() if listing is not None else ():
-        if pod is None or not pod.gated:
-            continue
+    pods = [pod for pod in listing.items.values() if pod is not None and pod.gated] if listing is not None else []
+    failed: list[str] = []
+    for pod in pods:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        gates = [{"$patch": "delete", "name": FLOOR_GATE}]
-        patch = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": gates}}
         try:
-            async with api.send("PATCH", path, patch, _SECONDS, _PATCH_TYPE) as response:
+            async with api.send("PATCH", path, _WITHOUT_GATE, _SECONDS, _PATCH_TYPE) as response:
                 await response.read()
-            released += 1
         except ApiError as error:
-            if error.status not in _GONE:
-                failed.append(f"{pod.namespace}/{pod.name}: {error}")
-    return released, failed
+            if error.status != HTTPStatus.NOT_FOUND:
+                failed.append(f"spotgate controller: can't release {pod.namespace}/{pod.name}: {error}")
+    if failed:
+        raise CannotJudgeError("\n".join(failed))
+    return len(pods)

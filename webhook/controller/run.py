@@ -90,7 +90,7 @@ class Cluster:
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
         self._seen: ClusterView | None = None
-        self._on_demand: tuple[tuple[Requirement, ...], ...] = ()
+        self._on_demand: tuple[Requirement, ...] = ()
         self.state = LiveState(api, bundle.providers)
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
@@ -103,10 +103,7 @@ class Cluster:
             providers = self._bundle.providers
             here = [providers[name] for name in in_play(view, providers)]
             self._seen, self._on_demand = view, on_demand_only(supply_of(view, providers), here)
-        return any(
-            all(holds(need.operator, labels.get(need.key), need.values or ()) for need in alternative)
-            for alternative in self._on_demand
-        )
+        return all(holds(need.operator, labels.get(need.key), need.values or ()) for need in self._on_demand)
 
 
 async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:

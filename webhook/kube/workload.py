@@ -7,7 +7,6 @@ from typing import Any, Final
 import msgspec
 
 from webhook.kube.disruption import scaled
-from webhook.kube.filling import items_of, mapping
 from webhook.kube.pod import ObjectMeta, OwnerReference
 from webhook.model.review import is_null
 
@@ -69,12 +68,6 @@ class WorkloadFields(msgspec.Struct):
     def indexed(self) -> bool:
         """Return whether this is an indexed Job whose Pods run in parallel."""
         return self.spec.completionMode == _INDEXED and (self.spec.parallelism or 0) > 1
-
-    def selects_by(self, key: str) -> bool:
-        """Return whether the selector of the workload's Pods mentions this label."""
-        selector = mapping(self.spec.selector)
-        keys = [expression.get("key") for expression in items_of(selector, "matchExpressions")]
-        return key in keys or key in mapping(selector, "matchLabels") or key in selector
 
     @property
     def match_labels(self) -> dict[str, str]:

@@ -6,8 +6,6 @@ An annotation on the Pod template sets the floor: ``"2"``, ``"20%"``, or ``"2 + 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -64,29 +62,27 @@ def parse_floor(text: str) -> Floor | None:
     return floor if floor.percent <= _WHOLE else None
 
 
-def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[tuple[Requirement, ...], ...]:
-    """Return alternative sets of requirements that only on-demand nodes of these providers meet.
+def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[Requirement, ...]:
+    """Return requirements that only on-demand nodes of these providers meet.
 
     The spot labels of a provider exclude its spot nodes, also those of pools that are created later. If a provider has
-    no spot label, such as CKS, the requirements list its on-demand pools. Return an empty tuple if they are unknown.
+    no spot label, such as CKS, all its pools are objects, and the requirement lists the on-demand ones. It excludes the
+    nodes of other providers, but clusters don't mix them.
     """
-    on_demand = [pool for pool in supply.pools if pool.capacity is CapacityType.ON_DEMAND]
-    without_label = [provider for provider in providers if supply.known and not provider.spot_node_labels]
-    listed = {
-        provider.pool_name_label: tuple(sorted(pool.pool_name for pool in on_demand if pool.provider == provider.name))
-        for provider in without_label
-    }
-    excluded: defaultdict[str, set[str]] = defaultdict(set)
-    for label in chain.from_iterable(provider.spot_node_labels for provider in providers):
-        excluded[label.key].add(label.value)
-    for nodes in supply.spot:  # some pools of a provider may have another label, or none
-        if nodes.provider in providers and nodes.provider not in without_label:
+    labelled = {provider.name for provider in providers if provider.spot_node_labels}
+    marks = [(label.key, label.value) for provider in providers for label in provider.spot_node_labels]
+    for nodes in supply.spot:  # a pool of these providers may have another label, or none
+        if nodes.provider.name in labelled:
             name = nodes.provider.pool_name_label
-            key, value = (*nodes.marks, (name, nodes.labels.get(name, "")))[0]
-            excluded[key].add(value)
-    by_name = tuple((Requirement(name, "In", pools),) for name, pools in sorted(listed.items()) if pools)
-    if by_name and not excluded:
-        return by_name
-    others = [Requirement(name, "DoesNotExist") for name in sorted(listed)]
-    others += (Requirement(key, "NotIn", tuple(sorted(values))) for key, values in sorted(excluded.items()))
-    return (*by_name, tuple(others)) if others else ()
+            marks += nodes.marks[:1] or ((name, nodes.labels.get(name, "")),)
+    excluded: dict[str, set[str]] = {}
+    for key, value in marks:
+        excluded.setdefault(key, set()).add(value)
+    requirements = [Requirement(key, "NotIn", tuple(sorted(values))) for key, values in sorted(excluded.items())]
+    known = [pool for pool in supply.pools if pool.capacity is CapacityType.ON_DEMAND]
+    for provider in providers if supply.known else ():
+        if provider.name not in labelled:
+            pools = tuple(sorted(pool.pool_name for pool in known if pool.provider == provider.name))
+            operator = "In" if pools else "DoesNotExist"
+            requirements.append(Requirement(provider.pool_name_label, operator, pools or None))
+    return tuple(requirements)

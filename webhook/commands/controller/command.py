@@ -23,8 +23,6 @@ Maintain the on-demand floor of Deployments and ReplicaSets.
 The webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor. One
 leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
 nodes. Run two replicas; a Lease elects the leader. Without a leader the webhook gates no Pods.
-
-With --release, remove the gate from all waiting Pods, and end. They start without an assignment.
 """
 
 EPILOG: Final = """\
@@ -32,7 +30,6 @@ examples:
   %(prog)s --in-cluster
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
   %(prog)s --release
-  %(prog)s --release shop
 
 exit codes:
   0  stopped by a signal or a policy change; or all Pods are released
@@ -48,18 +45,15 @@ def configure(parser: ArgumentParser) -> None:
     add_cluster(parser)
     add_namespace(parser, "the namespace of the Lease")
     add_address(parser, "--ops", "operators'", 8080)
-    text = "only remove the gate from the Pods of one namespace, or of all; default: the cluster of kubectl"
+    text = "only remove the gate from waiting Pods, of one namespace or of all; default: kubectl's cluster"
     parser.add_argument("--release", metavar="NAMESPACE", nargs="?", const="", help=text)
 
 
 def run(namespace: Namespace) -> int:
     """Run the controller until a signal or a policy change stops it, or release the Pods that wait for it."""
     if namespace.release is not None:
-        connection = options_of(Connection, namespace)
-        released, failed = run_on_cluster("controller", connection, lambda api: release(api, namespace.release))
-        print(f"released {counted(released, 'Pod')}")
-        if failed:
-            raise CannotJudgeError("\n".join(f"spotgate controller: not released: {problem}" for problem in failed))
+        connection, work = options_of(Connection, namespace), lambda api: release(api, namespace.release)
+        print(f"released {counted(run_on_cluster('controller', connection, work), 'Pod')}")
         return FINE
     options = options_of(ControllerOptions, namespace)
     if options.in_cluster == (options.kubeconfig is not None):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
@@ -61,18 +59,15 @@ def selector_violations(subject: Subject) -> Iterator[Violation]:
 
     The controller labels each Pod. The workload would disown it and create another one, in an endless loop.
     """
-    if subject.template and FLOOR_ANNOTATION in subject.pod.annotations and subject.workload.selects_by(ASSIGNED_LABEL):
-        yield replace(_of_the_controller("spec.selector"), outside=True)
+    floored = subject.template and FLOOR_ANNOTATION in subject.pod.annotations
+    if floored and ASSIGNED_LABEL in str(subject.workload.spec.selector):  # only keys of labels contain a slash
+        yield _of_the_controller("spec.selector", outside=True)
 
 
-def _of_the_controller(field: str) -> Violation:
-    return Violation(
-        id="reserved",
-        reason=f"only `spotgate controller` sets label {ASSIGNED_LABEL}",
-        field=field,
-        detail="A workload that selects by it disowns its Pods when the controller sets it, and creates others.",
-        fix="remove it",
-    )
+def _of_the_controller(field: str, *, outside: bool = False) -> Violation:
+    reason = f"only `spotgate controller` sets label {ASSIGNED_LABEL}"
+    detail = "A workload that selects by it disowns its Pods when the controller sets it, and creates others."
+    return Violation(id="reserved", reason=reason, field=field, outside=outside, detail=detail, fix="remove it")
 
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
@@ -94,9 +89,7 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
         why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
-    where = of_pods if key in _OF_PODS else applied
-    if key == ASSIGNED_LABEL:
-        where = ""
+    where = "" if key == ASSIGNED_LABEL else of_pods if key in _OF_PODS else applied
     return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.floor import (
-    ASSIGNED_LABEL,
-    FLOOR_ANNOTATION,
-    FLOOR_GATE,
-    FORMS,
-    Floor,
-    parse_floor,
-)
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
@@ -170,9 +163,8 @@ def _counted(pod: Pod, context: Context) -> FloorCase:
     """Return the case of a Pod of a ReplicaSet, whose Pods the controller counts."""
     # A gated Pod stays gated, even if the controller has stopped.
     runs = bool(context.view.floor_controller) if context.phase is Phase.MUTATE else has_gate(pod)
-    if violation := _not_kept(pod, runs=runs):
-        return _preferring(violation)
-    return FloorCase(FloorAssignment.GATED)
+    violation = _not_kept(pod, runs=runs)
+    return _preferring(violation) if violation else FloorCase(FloorAssignment.GATED)
 
 
 def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
@@ -190,8 +182,7 @@ def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
     elif runs:
         return None
     else:
-        why = "`spotgate controller` doesn't run"
-        fix = "install the component on-demand-floor, or check its Pods"
+        why, fix = "`spotgate controller` doesn't run", "install the component on-demand-floor, or check its Pods"
     reason = f"the on-demand floor is not kept: {why}"
     return warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix)
 

@@ -164,11 +164,10 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         here = [self.targeting.providers[name] for name in sorted(providers_in_play)] or target.providers
         on_demand = on_demand_only(supply, here) if "node-selector" not in kept_fields(pod) else ()
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
-        missing = _missing_selectors(pod, on_demand, preferred=preferred) if on_demand else ()
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target) if preferred else (),
-            required=_required(missing) if required else (),
-            preferred=missing if preferred else (),
+            required=_together(_missing(pod, on_demand)) if required else (),
+            preferred=(on_demand,) if preferred and not _prefers(pod, on_demand) else (),
             gated=case.assignment is FloorAssignment.GATED,
             because=target.because,
             violations=case.violations,
@@ -202,20 +201,13 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             selectors = missing
         required = _together(_missing(pod, excluded))
         if selectors and not preferred:
-            required = _required(selectors)
+            required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target),
             required=required,
             preferred=selectors if preferred else (),
             because=target.because,
         )
-
-
-def _required(
-    alternatives: tuple[tuple[Requirement, ...], ...],
-) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
-    """Return the alternatives as one item, or the requirements of a single alternative, which must all hold."""
-    return (alternatives,) if len(alternatives) > 1 else _together(*alternatives or ((),))
 
 
 def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
