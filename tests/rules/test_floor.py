@@ -117,10 +117,6 @@ def on_demand(view: ClusterView) -> tuple[Term, ...]:
             {"karpenter.sh/capacity-type": "on-demand"},
             [
                 {"karpenter.sh/capacity-type": "spot"},
-                {
-                    "karpenter.sh/capacity-type": "reserved",
-                    "eks.amazonaws.com/capacity-reservation-interruptible": "true",
-                },
             ],
         ),
         ("aks", {}, [{"kubernetes.azure.com/scalesetpriority": "spot"}, {"kubernetes.azure.com/priority": "spot"}]),

@@ -6,6 +6,7 @@ An annotation on the Pod template sets the floor: ``"2"``, ``"20%"``, or ``"2 + 
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -65,12 +66,15 @@ def parse_floor(text: str) -> Floor | None:
 def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[Requirement, ...]:
     """Return requirements that only on-demand nodes of these providers meet.
 
-    The spot labels of a provider exclude its spot nodes, also those of pools that are created later. If a provider has
-    no spot label, such as CKS, all its pools are objects, and the requirement lists the on-demand ones. It excludes the
-    nodes of other providers, but clusters don't mix them.
+    The spot labels of a provider exclude its spot nodes, also those of pools that are created later. A label that few
+    pools have ``instead`` counts if a pool has it. If a provider has no spot label, such as CKS, all its pools are
+    objects, and the requirement lists the on-demand ones. It excludes the nodes of other providers, but clusters don't
+    mix them.
     """
     labelled = {provider.name for provider in providers if provider.spot_node_labels}
-    marks = [(label.key, label.value) for provider in providers for label in provider.spot_node_labels]
+    labels = chain.from_iterable(provider.spot_node_labels for provider in providers)
+    # Karpenter ignores Pods that mention a label of its domains that it doesn't know (aws/karpenter-provider-aws#9553).
+    marks = [(label.key, label.value) for label in labels if label.spot_only or not label.instead]
     for nodes in supply.spot:  # a pool of these providers may have another label, or none
         if nodes.provider.name in labelled:
             name = nodes.provider.pool_name_label
