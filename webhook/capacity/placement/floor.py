@@ -6,7 +6,6 @@ An annotation on the Pod template sets the floor: ``"2"``, ``"20%"``, or ``"2 + 
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -67,21 +66,20 @@ def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[Req
     """Return requirements that only on-demand nodes of these providers meet.
 
     The spot labels of a provider exclude its spot nodes, also those of pools that are created later. A label that few
-    pools have ``instead`` counts if a pool has it. If a provider has no spot label, such as CKS, all its pools are
-    objects, and the requirement lists the on-demand ones. It excludes the nodes of other providers, but clusters don't
-    mix them.
+    pools have ``instead`` counts if a pool has it. If a provider has no spot label, such as CKS, only its pools that
+    are known to be on demand meet the requirements; a cluster of CKS has no nodes of other providers.
     """
     labelled = {provider.name for provider in providers if provider.spot_node_labels}
-    labels = chain.from_iterable(provider.spot_node_labels for provider in providers)
+    labels = [(provider, label) for provider in providers for label in provider.spot_node_labels]
     # Karpenter ignores Pods that mention a label of its domains that it doesn't know (aws/karpenter-provider-aws#9553).
-    marks = [(label.key, label.value) for label in labels if label.spot_only or not label.instead]
+    marks = [(of, label.key, label.value) for of, label in labels if label.spot_only or not label.instead]
     for nodes in supply.spot:  # a pool of these providers may have another label, or none
         if nodes.provider.name in labelled:
             name = nodes.provider.pool_name_label
-            marks += nodes.marks[:1] or ((name, nodes.labels.get(name, "")),)
+            marks.append((nodes.provider, *(*nodes.marks, (name, nodes.labels.get(name, "")))[0]))
     excluded: dict[str, set[str]] = {}
-    for key, value in marks:
-        excluded.setdefault(key, set()).add(value)
+    for provider, key, value in marks:
+        excluded.setdefault(key, set()).update(provider.spot_values.get(key, {value}))
     requirements = [Requirement(key, "NotIn", tuple(sorted(values))) for key, values in sorted(excluded.items())]
     known = [pool for pool in supply.pools if pool.capacity is CapacityType.ON_DEMAND]
     for provider in providers if supply.known else ():

@@ -23,6 +23,7 @@ from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
+from webhook.capacity.providers.schema import GpuSpec
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
 from webhook.kube.containers import device_classes_of, may_request_devices, quantities_of, requested_of
 from webhook.kube.references import bound_volumes, claimed_classes
@@ -50,6 +51,12 @@ NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
 KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
+
+_LISTENER: Final = "AutoscalingListener.actions.github.com"
+"""The owner of a Pod that starts runners, so that it must not move to spot when its namespace does.
+
+Source: https://docs.github.com/en/actions/concepts/runners/actions-runner-controller
+"""
 
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
@@ -83,7 +90,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
         field: the field that requests spot: the Pod's label or its own selection; empty for the namespace's label.
         own: the field by which the Pod itself selects spot, even if a label also requests spot; empty if none.
-        on_named_nodes: its own constraints name individual Nodes, all of them in these pools.
+        pinned: whether its nodeSelector or affinity confines it to ``nodes``. An injected selector does so, too.
     """
 
     preferred: bool
@@ -99,7 +106,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     field: str = ""
     own: str = ""
-    on_named_nodes: bool = False
+    pinned: bool = False
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -150,34 +157,33 @@ def target_of(
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
-    wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
+    wanted = capacity_label or (None if _is_listener(pod) else namespace_labels.get(CAPACITY_LABEL))
     if wanted not in _ASKS_FOR_SPOT:
         wanted = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if wanted is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
         return _SILENT
     supply = supply_of(view, providers)
-    kind, shown = _kind(pod, named), view.providers | supply.providers
-    may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
-    spec = pod.spec
-    plain = not (may_name or pod.annotations or spec.volumes or spec.resourceClaims)
-    meant = (
-        _PLAIN
-        if plain
-        else _Meaning(
-            with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None,
-            claimed_classes(pod.spec, namespace, view.references),
-            frozenset(resource for key, resource in _shares(providers).items() if key in pod.annotations),
-            tuple(bound_volumes(pod.spec, namespace, view.references)),
+    kind, shown, spec, shares = _kind(pod, named), view.providers | supply.providers, pod.spec, _shares(providers)
+    may_name = HOSTNAME_LABEL in (spec.nodeSelector or ()) or required_of(spec) is not None
+    has_parts = not shares.keys().isdisjoint(pod.annotations)
+    meant = _PLAIN
+    if may_name or has_parts or spec.resourceClaims or (spec.volumes and view.references):
+        meant = _Meaning(
+            with_pools_of_nodes(terms_of(spec), view.nodes, providers) if may_name else None,
+            claimed_classes(spec, namespace, view.references),
+            frozenset(resource for key, resource in shares.items() if key in pod.annotations),
+            tuple(
+                (name, with_pools_of_nodes(affinity, view.nodes, providers) or affinity)
+                for name, affinity in bound_volumes(spec, namespace, view.references)
+            ),
         )
-    )
     cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
     target = cached.get(cache_key)
     if target is None:
-        names = shown or set(provider)
-        in_play = tuple(candidate for name, candidate in providers.items() if name in names)
-        candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
+        in_play = tuple(providers[name] for name in sorted(providers.keys() & (shown or set(provider))))
+        candidates = _demanded_providers(terms_of(spec), providers) or in_play
         spot_shown = view.spot_providers
         target = _answer(pod, wanted, meant, supply, providers, candidates, spot_shown, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
@@ -222,6 +228,26 @@ def _shares(providers: Mapping[str, Provider]) -> dict[str, str]:
     return {key: resource for provider in providers.values() for key, resource in provider.gpu.annotations.items()}
 
 
+@identity_cache(maxsize=_STATES)
+def _gpus(providers: Mapping[str, Provider]) -> GpuSpec:
+    """Return the resources and the device classes of all providers."""
+    gpus = [provider.gpu for provider in providers.values()]
+    return GpuSpec.model_construct(
+        resources=Globs(dict.fromkeys(name for gpu in gpus for name in gpu.resources.patterns)),
+        device_classes=Globs(dict.fromkeys(name for gpu in gpus for name in gpu.device_classes.patterns)),
+    )
+
+
+@identity_cache(maxsize=_STATES)
+def _providers_by_label(providers: Mapping[str, Provider]) -> dict[str, list[Provider]]:
+    """Return the providers by the keys of their spot labels."""
+    by_key: dict[str, list[Provider]] = {}
+    for provider in providers.values():
+        for key in provider.spot_values:
+            by_key.setdefault(key, []).append(provider)
+    return by_key
+
+
 @lru_cache(maxsize=_STATES)
 def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargeting]:  # noqa: ARG001 - the key
     """Return the cached answers for this state of the node pools.
@@ -263,18 +289,16 @@ def _answer(
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
-    gpus = [provider.gpu for provider in providers.values()]
+    gpus = _gpus(providers)
     classes = device_classes_of(pod.spec).union(meant.classes or ())
-    requested = meant.shared.union(
-        (name for name in classes if any(gpu.device_classes.match(name) for gpu in gpus)),
-        *(requested_of(pod.spec, gpu.resources) for gpu in gpus),
-    )
+    requested = meant.shared.union(filter(gpus.device_classes.match, classes), requested_of(pod.spec, gpus.resources))
     vague = meant.classes is None or may_request_devices(pod.spec)
     placed = terms if meant.terms is None else meant.terms
     demands = PodDemands(pod, placed, named, requested, vague, meant.volumes)
     fit = feasible_nodes(demands, supply, candidates, spot_shown)
     pools = tuple(spot.pool for spot in fit.nodes if spot.pool is not None)
     by_node = meant.terms is not None and all(map(names_nodes, terms)) and confined_to(placed, fit.nodes, supply)
+    pinned = by_node or bool(_demanded_providers(terms, providers)) or confined_to(terms, fit.nodes, supply)
     return Target(
         preferred=by_preference or wanted == SPOT_PREFERRED,
         by_preference=by_preference,
@@ -290,18 +314,12 @@ def _answer(
         requested=requested,
         gpu=demands.gpu,
         tolerations=fit.tolerations,
-        on_named_nodes=by_node,
+        pinned=pinned,
     )
 
 
-def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, Provider]) -> bool:
-    """Return whether the Pod's own nodeSelector or affinity confines it to the nodes of its target.
-
-    An injected selector pins the Pod, and doesn't change its target.
-    """
-    terms = terms_of(pod.spec)
-    own = target.on_named_nodes or bool(_demanded_providers(terms, providers))
-    return own or confined_to(terms, target.nodes, supply)
+def _is_listener(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.group_kind == _LISTENER
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
@@ -388,7 +406,12 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
 
 def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
     """Return the providers whose spot labels the Pod's terms demand. Return an empty tuple unless each demands one."""
-    by_term = [[provider for provider in providers.values() if demands_spot(term, provider)] for term in terms]
+    by_key = _providers_by_label(providers)
+    named = ((term, {need.key for need in term.requirements}) for term in terms)
+    by_term = [
+        [provider for key in keys for provider in by_key.get(key, ()) if demands_spot(term, provider)]
+        for term, keys in named
+    ]
     return tuple({provider.name: provider for group in by_term for provider in group}.values()) if all(by_term) else ()
 
 
@@ -402,5 +425,7 @@ def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> st
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:
-    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words."""
+    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words. Return all for a listener of ARC."""
+    if _is_listener(pod):
+        return frozenset(KEEP_WORDS)
     return frozenset(word for part in pod.annotations.get(KEEP_ANNOTATION, "").split(",") if (word := part.strip()))

@@ -45,9 +45,9 @@ import msgspec
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE, on_demand_only
 from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import Term, constrained, contradiction, terms_of
+from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
@@ -129,7 +129,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         pod, view, trace = subject.pod, context.view, subject.trace
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
-            trace.say("not placed on spot: %s", target.because)
+            trace.skip("not placed on spot: %s", target.because)
             violations = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 violations = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
@@ -175,9 +175,10 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
-        confined = constrained(pod.spec) and is_pinned(pod, target, supply, self.targeting.providers)
         opened: tuple[Rejected, ...] = ()
-        if (confined or preferred) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
+        if (
+            target.pinned or preferred
+        ) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
             own = pod.spec.tolerations or ()
             opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
         excluded, others = excluding(opened, target.nodes), target.strays
@@ -191,15 +192,15 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
             excluded = ()
-        elif excluded is None or not (confined or wanted):
+        elif excluded is None or not (target.pinned or wanted):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-        elif confined or not (missing or preferred):
+        elif target.pinned or not (missing or preferred):
             trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
         elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        required = _together(_missing(pod, excluded))
+        required = _together(_missing(pod, excluded)) if excluded else ()
         if selectors and not preferred:
             required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(
@@ -228,11 +229,9 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
     if "tolerations" in kept_fields(subject.pod):
         subject.trace.say("it keeps its tolerations")
         return ()
-    wanted: list[Toleration] = []
-    for toleration in target.tolerations:
-        if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
-            wanted.append(toleration)
-    return tuple(wanted)
+    own, wanted = subject.pod.spec.tolerations or (), target.tolerations
+    others = (([*own, *(other for other in wanted if other is not toleration)], toleration) for toleration in wanted)
+    return tuple(toleration for existing, toleration in others if not any_covers(existing, toleration))
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
