@@ -134,7 +134,7 @@ def _listed(patch: list[JSON] | JSON) -> list[JSON]:
 def test_only_a_pod_that_admission_rejects_is_released_without_placement(error: ApiError, placed: bool) -> None:  # noqa: FBT001
     first, second = assign(Server(error), load_bundle().index)
     assert first[: len(TESTS)] == TESTS
-    assert "/spec/affinity" in first
+    assert "/spec/nodeSelector" in first
     assert second == (first if placed else [])
 
 

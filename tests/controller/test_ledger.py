@@ -276,6 +276,7 @@ class _State:
     [
         (POOLS, "of-cpu", True),
         (POOLS, "of-spot", False),
+        (POOLS, "of-unknown", False),
         (POOLS, "without-labels", False),
         (POOLS, "gone", False),
         (SPOT_POOL_DELETED, "of-cpu", True),
@@ -284,7 +285,6 @@ class _State:
         (view_of(KARPENTER_POOL), "of-karpenter", True),
         (view_of(KARPENTER_POOL), "spot-of-karpenter", False),
         (view_of(KARPENTER_POOL), "without-labels", True),
-        (view_of(KARPENTER_POOL, CPU), "of-karpenter", True),
         (view_of(KARPENTER_POOL, CPU), "spot-of-karpenter", False),
         (view_of(KARPENTER_POOL, CPU), "of-spot", False),
         (NOTHING_KNOWN, "of-cpu", False),
@@ -297,6 +297,7 @@ def test_only_a_node_that_is_known_to_be_on_demand_counts(view: ClusterView, nod
     cluster.nodes.items = {
         ("", "of-cpu"): {POOL: "cpu"},
         ("", "of-spot"): {POOL: "cpu-spot"},
+        ("", "of-unknown"): {POOL: "deleted"},
         ("", "without-labels"): {},
         ("", "of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "on-demand"},
         ("", "spot-of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "spot"},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from webhook.capacity.placement.floor import excluding_spot
+from webhook.capacity.placement.floor import on_demand_only
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.view import FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
@@ -23,7 +23,7 @@ from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import all_pods, node_labels
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.kube.affinity import Term, Tristate
+from webhook.kube.selectors import holds
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN
 from webhook.server.app import Snapshot
@@ -35,12 +35,12 @@ from webhook.server.reload import Reloader
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from webhook.capacity.view import ClusterView
     from webhook.controller.election import Lock
     from webhook.engine.bundle import Bundle
+    from webhook.kube.pod import Requirement
     from webhook.server.serve import Address
 
 _PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
@@ -88,29 +88,20 @@ class Cluster:
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
         self._seen: ClusterView | None = None
-        self._not_spot = Term(())
-        self._pools: AbstractSet[tuple[str, str]] | None = None
+        self._on_demand: tuple[Requirement, ...] = ()
         self.state = LiveState(api, bundle.providers)
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether the Node is known to be on demand.
-
-        If a provider in use has no label for spot nodes, only Nodes of known on-demand pools are.
-        """
+        """Return whether the Node is known to be on demand: an on-demand Pod can be scheduled there."""
         labels, view = self.nodes.items.get(("", name)), self.state.view()
         if labels is None or view.pools is None:
             return False
         if view is not self._seen:
             providers = self._bundle.providers
-            supply, names = supply_of(view, providers), in_play(view, providers)
-            self._seen, self._not_spot, self._pools = view, Term(excluding_spot(supply, names)), None
-            if not all(providers[name].spot_node_labels for name in names):
-                pools = [nodes.pool for nodes in supply.other if nodes.pool is not None]
-                self._pools = {(providers[pool.provider].pool_name_label, pool.pool_name) for pool in pools}
-        keys = [requirement.key for requirement in self._not_spot.requirements]
-        known = self._pools is None or not self._pools.isdisjoint(labels.items())
-        return known and self._not_spot.admits(labels, keys) is Tristate.YES
+            here = [providers[name] for name in in_play(view, providers)]
+            self._seen, self._on_demand = view, on_demand_only(supply_of(view, providers), here)
+        return all(holds(need.operator, labels.get(need.key), need.values or ()) for need in self._on_demand)
 
 
 async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:

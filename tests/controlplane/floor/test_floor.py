@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import pod
+from tests.builders import node_pool, pod
 from tests.controlplane.floor.events import Events
 from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, floored, gates
 from tests.controlplane.harness.api import Api
 from tests.controlplane.harness.pages import ROOT, Terminal, commands
+from tests.controlplane.harness.populate import nodes_of
 from tests.controlplane.harness.webhook import NAMESPACE
 
 if TYPE_CHECKING:
@@ -97,6 +98,72 @@ def test_a_rollout_without_on_demand_room_stops_until_max_unavailable_allows_it(
     assert "floor-no-room" not in patched.stderr, patched
     team("rollout", "status", "deployment/gpus", "--timeout=60s")
     assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
+
+
+# Admission
+
+
+@pytest.mark.usefixtures("running")
+def test_an_on_demand_pod_does_not_run_in_a_spot_pool_that_is_created_later(webhook: Webhook, team: Kubectl) -> None:
+    thing = floored("gpus", 2, "2", gpus=8)  # the pool h100 has one node of 8 GPUs, so the second Pod waits
+    team.apply(thing)
+    team("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/gpus", "--timeout=60s")
+    webhook.wait(lambda: {*assignments(team, "gpus")} == {"on-demand"}, "both Pods are assigned")
+    taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
+    late = node_pool("late-spot", computeClass="spot", nodeTaints=[taint])
+    team.apply(late, *nodes_of(late))
+    try:
+        team("wait", "--for=condition=Ready", "nodes", f"--selector={POOL}=late-spot", "--timeout=60s")
+        probe = pod("probe", gpus=8, nodeSelector={POOL: "late-spot"}, tolerations=[{"operator": "Exists"}])
+        team.apply(probe)
+        team("wait", "--for=condition=Ready", "pod/probe", "--timeout=60s")  # now the scheduler has seen the pool
+        team("delete", "pod/probe", "--grace-period=0", "--force")
+        time.sleep(3)
+        pods = team.get("pods", "--selector=app=gpus")["items"]
+        assert sorted("nodeName" in pod["spec"] for pod in pods) == [False, True]
+    finally:
+        team("delete", "deployment/gpus", "nodepool/late-spot")
+        team("delete", "nodes", f"--selector={POOL}=late-spot")
+
+
+def assignments(team: Kubectl, name: str) -> list[str]:
+    """Return the assignments of a workload's Pods; empty for a Pod without one."""
+    pods = team.get("pods", f"--selector=app={name}")["items"]
+    return [pod["metadata"]["labels"].get("spotgate.dev/assigned", "") for pod in pods]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_workload_that_selects_its_pods_by_their_assignment_is_denied_and_loops_neither_without_the_webhook(
+    webhook: Webhook, team: Kubectl
+) -> None:
+    thing = floored("loop", 2, "1")
+    labels = {"app": "loop", "spotgate.dev/assigned": "spot"}
+    thing["spec"]["selector"]["matchLabels"] = labels
+    thing["spec"]["template"]["metadata"]["labels"] |= labels
+    other = floored("other", 2, "1")
+    expression = {"key": "spotgate.dev/assigned", "operator": "DoesNotExist"}
+    other["spec"]["selector"]["matchExpressions"] = [expression]
+    for denied in (thing, other):
+        done = team.run("create", "--filename=-", documents=json.dumps(denied))
+        assert "reserved-labels/reserved" in done.stderr
+        assert done.returncode != 0
+    webhook.stop()
+    try:
+        team.apply(thing)
+    finally:
+        webhook.start()
+    time.sleep(5)
+    assert len(team.get("pods")["items"]) <= 4  # a Pod of the first moments may have neither gate nor placement
+
+
+@pytest.mark.usefixtures("running")
+def test_gate_and_assignment_of_a_users_pod_are_removed(webhook: Webhook) -> None:
+    thing = pod("bare", schedulingGates=[{"name": ANNOTATION}, {"name": "example.com/other"}])
+    thing["metadata"]["labels"] = {"app": "bare"}
+    assert webhook.try_out(thing)["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    marked = pod("marked")
+    marked["metadata"]["labels"] = {"app": "marked", "spotgate.dev/assigned": "on-demand"}
+    assert webhook.try_out(marked)["metadata"]["labels"] == {"app": "marked"}
 
 
 # Chaos
@@ -223,10 +290,19 @@ def test_without_controllers_new_pods_are_not_gated_and_gated_pods_can_be_releas
     webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
     team("scale", "deployment/web", "--replicas=5")
     team("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", "--timeout=60s")
+    created = team.run("create", "--filename=-", documents=json.dumps(floored("late", 1, "1")))
+    assert "spot-placement/floor-not-kept" in created.stderr, created
+    webhook.stop()  # it would remove the gate of this Pod, which only has the name of one of ours
+    team.apply(pod("on-demand-floor", schedulingGates=[{"name": "example.com/other"}, {"name": ANNOTATION}]))
+    webhook.start()
+    terminal = Terminal(webhook.cluster.kubectl, tmp_path)
     (release,) = commands((ROOT / "docs" / "on-demand-floor.md").read_text().partition("## Troubleshooting")[2])
-    Terminal(webhook.cluster.kubectl, tmp_path).run(release)
+    assert terminal.run(f"{release} default") == "released 0 Pods\n"
+    assert terminal.run(release) == "released 4 Pods\n"
     team("rollout", "status", "deployment/web", "--timeout=60s")
     assert split(team, "web")["on-demand"] >= 2  # the two that preferred it
+    assert team.get("pod", "on-demand-floor")["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    assert terminal.run(release) == "released 0 Pods\n"
 
 
 @pytest.mark.usefixtures("no_leader")
@@ -237,7 +313,9 @@ def test_the_controller_may_change_only_the_pods_that_it_gates(webhook: Webhook,
     team("create", "rolebinding", "reads", "--role=reads", f"--serviceaccount={NAMESPACE}:spotgate-on-demand-floor")
     gated = pod("gated", schedulingGates=[{"name": ANNOTATION}, {"name": "example.com/other"}])
     gated["metadata"]["labels"] = {"app": "x"}
+    webhook.stop()  # it would remove the gate
     team.apply(gated, pod("other", schedulingGates=[{"name": "example.com/other"}]))
+    webhook.start()
 
     def denied(name: str, *operations: JSON) -> bool:
         done = controller.run(
@@ -250,7 +328,22 @@ def test_the_controller_may_change_only_the_pods_that_it_gates(webhook: Webhook,
     label = {"op": "add", "path": "/metadata/labels", "value": {"spotgate.dev/assigned": "spot", "app": "x"}}
     placed = {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
-    assert not denied("gated", gate, label, placed)
+
+    def tolerating(**toleration: str) -> JSON:
+        return {"op": "add", "path": "/spec/tolerations/-", "value": toleration}
+
+    spot = tolerating(key="example.com/spot", operator="Equal", value="true", effect="NoSchedule")
+    assert not denied("gated", gate, label, placed, spot)
+    assert denied("gated", gate, label, placed, tolerating(operator="Exists"))
+    assert denied("gated", gate, label, placed, tolerating(operator="Exists", effect="NoSchedule"))
+    assert denied("gated", gate, label, placed, tolerating(key="example.com/spot", operator="Exists"))
+    assert denied(
+        "gated",
+        gate,
+        label,
+        placed,
+        tolerating(key="node.coreweave.cloud/evict", operator="Exists", effect="NoExecute"),
+    )
     assert denied("other", gate)
     assert denied("gated", label)
     assert denied("gated", gate, gate)
