@@ -72,10 +72,8 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
-        if nodes.pool is None:
-            return False
         if self.named is not None:
-            return nodes.pool.is_named(self.named)
+            return nodes.pool is not None and nodes.pool.is_named(self.named)
         return bool(self.terms) and all(term.lists(nodes.provider.pool_labels) for term in self.terms)
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
