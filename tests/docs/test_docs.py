@@ -4,77 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
-import yaml
 
-import webhook.rules
 from tests.docs import english
 from tests.docs.pages import blocks
-from tests.rules.cases import CaseFile, judged, shown
-from webhook import formats as output
 from webhook.commands import main
-from webhook.engine import bundle
-from webhook.engine.findings import FindingText
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_policy_kinds_are_discovered_by_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model, rule, face = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
-    texts, policy, cases = blocks(ROOT / "docs/adding-a-policy-kind.md", "yaml")
-    msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
-    folder = tmp_path / "rules" / "priority_class"
-    folder.mkdir(parents=True)
-    rule = rule.replace("if TYPE_CHECKING:", "if True:")  # these names must exist, too
-    for name, text in (("spec", model), ("rule", rule), ("__init__", face)):
-        (folder / f"{name}.py").write_text(text)
-    (folder / "cases.yaml").write_text(cases)
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "team.yaml").write_text(policy)
-    monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
-    bundle.policy_kinds.cache_clear()
-    try:
-        exit_code = main(
-            [
-                "check",
-                str(ROOT / "examples/training-job.yaml"),
-                "--policies",
-                str(tmp_path / "policies"),
-                "--fail-on=warn",
-            ]
-        )
-        for example in CaseFile(folder / "cases.yaml").examples():
-            findings = judged(example, tmp_path)[1].findings
-            assert [shown(*pair) for pair in zip(findings, example.expect, strict=True)] == example.expect
-    finally:
-        bundle.policy_kinds.cache_clear()
-        for module in [name for name in sys.modules if name.startswith("webhook.rules.priority_class")]:
-            sys.modules.pop(module, None)
-    assert exit_code == 1
-    printed = capsys.readouterr().out
-    assert "the Pod has no priority class (at spec.template.spec.priorityClassName)" in printed
-    assert "set `priorityClassName: training`" in printed
-
-
-def test_output_formats_are_discovered_by_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module, _ = blocks(ROOT / "docs/adding-an-output-format.md", "python")
-    (tmp_path / "markdown.py").write_text(module)
-    monkeypatch.setattr(output, "__path__", [*output.__path__, str(tmp_path)])
-    monkeypatch.setattr(output, "FORMATS", (*output.FORMATS, "markdown"))
-    try:
-        assert main(["check", "-o", "markdown", str(ROOT / "examples/deployment-misspelt-qos-label.yaml")]) == 1
-    finally:
-        sys.modules.pop("webhook.formats.markdown", None)
-    row = capsys.readouterr().out.splitlines()[2]
-    assert row.startswith("| examples/deployment-misspelt-qos-label.yaml:19 | deny `reserved-labels/reserved` | ")
 
 
 @pytest.mark.parametrize(
