@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -277,6 +278,10 @@ def _contradiction(options: JudgingOptions) -> str:
         return "the following arguments are required: PATH (a file or folder; - is standard input)"
     if options.helm_values and not options.helm:
         return "--helm-values requires --helm"
+    if pipe := next((file for file in options.helm_values if Path(file).exists() and not Path(file).is_file()), ""):
+        return (
+            f"--helm-values: {pipe} isn't a regular file, and helm can't read this process's pipes; save it to a file"
+        )
     if options.context is not None and options.kubeconfig is None:
         return "--context requires --kubeconfig"
     if options.against is not None and options.kubeconfig is not None:
