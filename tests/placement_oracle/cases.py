@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +37,8 @@ def judged(pods: list[JSON], cluster: Cluster) -> Iterator[tuple[Admitted, list[
     """Yield spotgate's answer for each Pod, and what is wrong with it."""
     for admitted in admit(pods, cluster.state):
         judge = Judge(admitted.before, cluster)
-        yield admitted, judge.judge(admitted.after, admitted.findings, partial(judge.can_run, admitted.after))
+        nodes = {machine.name for machine in cluster.machines if judge.can_run(admitted.after, machine)}
+        yield admitted, judge.judge(admitted.after, admitted.findings, nodes)
 
 
 def described(pod: JSON, cluster: Cluster) -> str:

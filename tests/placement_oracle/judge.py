@@ -34,8 +34,8 @@ Admission may go either way (`Verdict.EITHER`) where spotgate can't know better,
 - A named pool with a taint for an accelerator that the Pod doesn't request.
 
 `spot-preferred` Pods should run on the same spot nodes, and keep the other Nodes, except machines of the wrong kind.
-Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on a Node that shouldn't run it,
-admission makes it prefer all that should, and no other.
+Admission may open only on-demand Nodes whose taints it may tolerate. If the Pod can run on on-demand Nodes, admission
+makes it prefer all Nodes that should run it, and no other.
 
 If no Node should run the Pod, admission may leave it unchanged with a finding.
 """
@@ -66,7 +66,7 @@ from tests.placement_oracle.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection
 
     from tests.placement_oracle.clusters import Cluster, Machine
 
@@ -139,7 +139,9 @@ class Judge:
     def _admitting(self, machine: Machine) -> list[set[str]]:
         """Return the keys that each term demands that admits the Node."""
         terms = (term for term in scheduler.terms_of(self.pod) or () if scheduler.matches(term, machine.node))
-        return [{need["key"] for need in term["matchExpressions"] if need["operator"] == "In"} for term in terms]
+        return [
+            {need["key"] for need in term["matchExpressions"] if need["operator"] in {"In", "Exists"}} for term in terms
+        ]
 
     def _demands(self, key: str, machine: Machine) -> bool:
         """Return whether nodeSelector, or each term that admits the Node, demands this label."""
@@ -182,10 +184,9 @@ class Judge:
         because = next((reason for applies, reason in reasons if applies), "")
         hidden = any(taint in machine.hidden for taint in repelling)
         vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
-        same_pool = (other for other in self.cluster.machines if other.pool == machine.pool)
         excuses = (
             vague,
-            any(other.labels[ARCH] != machine.labels[ARCH] for other in same_pool),
+            self._is_mixed(machine),
             self._demands_spot(machine) and (hidden or self.can_run(self.pod, machine)),
             machine.provider == "eks" and not machine.shown and foreign == ACCELERATOR,
         )
@@ -201,6 +202,11 @@ class Judge:
             any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
         )
         return (Verdict.EITHER if any(doubts) else Verdict.YES), because
+
+    def _is_mixed(self, machine: Machine) -> bool:
+        """Return whether the pool of the Node has several architectures."""
+        same_pool = (other for other in self.cluster.machines if other.pool == machine.pool)
+        return any(other.labels[ARCH] != machine.labels[ARCH] for other in same_pool)
 
     def _behind_karpenter(self, machine: Machine) -> bool:
         """Return whether the Node is of an invisible EKS group, and all visible spot capacity is Karpenter's."""
@@ -242,8 +248,8 @@ class Judge:
         first, *rest = spot.values() or [[]]
         return [t for t in first if rest and all(t in taints for taints in rest) and t not in others]
 
-    def judge(self, after: JSON, findings: tuple[str, ...], runs: Callable[[Machine], bool]) -> list[Wrong]:
-        """Return what is wrong with the Pod after admission, which runs on these Nodes."""
+    def judge(self, after: JSON, findings: tuple[str, ...], nodes: Collection[str]) -> list[Wrong]:
+        """Return what is wrong with the Pod after admission, if it can run on the Nodes with these names."""
         verdicts = [(machine, *self.should_run(machine)) for machine in self.cluster.machines]
         fields = ("nodeSelector", "affinity", "tolerations")
         unchanged = all(self.pod["spec"].get(field) == after["spec"].get(field) for field in fields)
@@ -251,11 +257,12 @@ class Judge:
             if unchanged and findings:
                 return []
             verdicts = [(m, Verdict.EITHER if self._chooses(m, why) else verdict, why) for m, verdict, why in verdicts]
-        confined = not any(runs(machine) for machine, verdict, _ in verdicts if verdict is Verdict.NO)
+        needed = any(machine.name in nodes for machine in self.cluster.machines if not machine.spot)
         wrong = []
         for machine, verdict, because in verdicts:
             gain = scheduler.preference(after, machine.node) - scheduler.preference(self.pod, machine.node)
-            if kind := self._wrong(machine, verdict, because, runs=runs(machine), gain=gain or int(confined)):
+            gain = gain if needed or verdict is Verdict.NO else 1
+            if kind := self._wrong(machine, verdict, because, runs=machine.name in nodes, gain=gain):
                 wrong.append(Wrong(kind if machine.shown else f"{kind} (unseen pool)", machine))
         return wrong
 
@@ -284,7 +291,7 @@ class Judge:
     def _may_open(self, machine: Machine) -> bool:
         """Return whether admission may remove what repels a `spot-preferred` Pod from a Node that needn't run it."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        right = not machine.spot and not self._foreign(machine)
+        right = not machine.spot and (self._is_mixed(machine) or not self._foreign(machine))
         return any(taint in machine.hidden for taint in repelling) or (
             right and all(self._may_tolerate(taint, machine) for taint in repelling)
         )
