@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,8 +43,8 @@ serve: venv ## Do the same as `run`, and keep the webhook running until Ctrl-C
 # KUBERNETES=1.35.4 selects a version for `cluster` and `test-cluster`, instead of the newest. The first run builds it.
 ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
 
-cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies
-	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(POLICIES)
+cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the floor's controller
+	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(if $(CONTROLLER),--controller) $(POLICIES)
 
 # The tests of other targets.
 OTHERS := --ignore=tests/image --ignore=tests/site
@@ -78,6 +78,9 @@ check: $(VENV)/.check ## Check lint, formatting, types, and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(SOURCES)
 	$(BIN)/lint-imports
+
+hooks: $(VENV)/.check $(VENV)/.hooks ## Run a part of `check` before each commit
+	$(BIN)/pre-commit install
 
 golden: venv ## Regenerate golden files, the schema, the webhooks, and the generated parts of docs/
 	$(BIN)/spotgate schema > policies/schema.json
@@ -120,7 +123,7 @@ lock: ## Lock the dependencies with their hashes in requirements/
 	$(LOCK)/bin/pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
-	for group in build check cluster docs mutants; do \
+	for group in build check cluster docs hooks mutants; do \
 		$(COMPILE) --group $$group --constraint requirements/dev.txt --output-file requirements/$$group.txt || exit 1; done
 	$(COMPILE) --group fuzz --output-file requirements/fuzz.txt
 	rm -rf $(LOCK)

@@ -18,12 +18,13 @@ _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put each command's page into the reference."""
-    (reference,) = [section["Reference"] for section in config.nav or [] if "Reference" in section]
-    overview = "cli/README.md"
-    pages = sorted(f"cli/{page.name}" for page in Path(config.docs_dir, "cli").glob("*.md"))
-    after = reference.index(overview) + 1
-    reference[after:after] = [page for page in pages if page != overview]
+    """Put the pages of commands and decisions into the menu."""
+    for section, folder in (("Reference", "cli"), ("Contributing", "decisions")):
+        (entries,) = [item[section] for item in config.nav or [] if section in item]
+        overview = f"{folder}/README.md"
+        pages = sorted(f"{folder}/{page.name}" for page in Path(config.docs_dir, folder).glob("*.md"))
+        after = entries.index(overview) + 1
+        entries[after:after] = [page for page in pages if page != overview]
     return config
 
 
