@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -40,3 +41,15 @@ def test_nothing_is_fetched_from_another_host() -> None:
 def test_files_outside_the_site_are_linked_in_the_repository() -> None:
     assert f'href="{REPOSITORY}/blob/main/Dockerfile"' in (SITE / "verify/index.html").read_text()
     assert f'href="{REPOSITORY}/tree/main/policies"' in (SITE / "policies/index.html").read_text()
+
+
+def test_policy_pages_rank_above_the_list_of_findings_in_the_search() -> None:
+    docs = json.loads((SITE / "search/search_index.json").read_text())["docs"]
+    boost = {doc["location"]: doc.get("boost", 1) for doc in docs}
+    assert boost["policies/graceful-termination/"] > boost["tutorial/"] > boost["findings/"]
+
+
+def test_the_navigation_is_at_the_side_from_1200_px() -> None:
+    (styles,) = SITE.glob("assets/stylesheets/main.*.css")
+    assert "75em" in styles.read_text()
+    assert "76.25em" not in styles.read_text()
