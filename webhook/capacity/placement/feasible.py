@@ -200,7 +200,7 @@ def feasible_nodes(
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
         absent = supply.given if len(rejected) < len(spot) else frozenset()
-        unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names & shown)
+        unseen = supply.unseen(names & shown)
         admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
         answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
     fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
@@ -235,7 +235,8 @@ def demands_spot(term: Term, provider: Provider) -> bool:
             if need.operator == "Exists" and label.spot_only:
                 return True
             values = set(need.values or ())
-            if need.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+            only_spot = label.spot_only or values <= provider.spot_values[label.key]
+            if need.operator == "In" and label.value in values and only_spot:
                 return True
     return False
 

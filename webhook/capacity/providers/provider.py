@@ -156,14 +156,25 @@ class Provider(CapacityProviderSpec):
         return any(labels.get(label.key) == label.value for label in self.spot_node_labels)
 
     @cached_property
+    def spot_values(self) -> dict[str, frozenset[str]]:
+        """Return the values that only spot nodes have, by the key of their label."""
+        labels = self.spot_node_labels
+        return {key: frozenset(label.value for label in labels if label.key == key) for key in {x.key for x in labels}}
+
+    @cached_property
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
-        return (self.pool_name_label, *self.other_pool_name_labels)
+        return tuple(filter(None, (self.pool_name_label, *self.other_pool_name_labels)))
 
     @cached_property
     def marks(self) -> frozenset[str]:
         """Return the keys of all labels that name a node's pool or mark spot nodes."""
-        return frozenset((*self.pool_labels, *(label.key for label in self.spot_node_labels)))
+        return frozenset((*self.pool_labels, *self.spot_values))
+
+    @cached_property
+    def node_keys(self) -> frozenset[str]:
+        """Return the keys of the labels that show that a node belongs to the provider, on spot and on-demand nodes."""
+        return frozenset((self.pool_name_label, *self.spot_values))
 
     @cached_property
     def pools_are_here(self) -> bool:

@@ -85,6 +85,13 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
         reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its other nodes"
         because = f"Mixed: {listed(map(str, mixed))}. {because}"
         fix = f"create a pool with only spot capacity, or {on_demand}"
+    elif unmarked := [
+        provider for provider in target.providers if not (provider.spot_node_labels or provider.pools_are_here)
+    ]:
+        reason = f"the Pod targets spot, and no label marks the spot nodes of {unmarked[0].title}"
+        fix = (
+            f"label them, and list the label in `spotNodeLabels` of CapacityProvider {unmarked[0].name}, or {on_demand}"
+        )
     elif not supply.pools and not view.providers:
         because = f"It has no node pool, and no Node, of a provider that spotgate knows. {because}"
         fix = f"name the provider in the policy's `spec.provider`, or add a CapacityProvider; otherwise, {fix}"
@@ -112,8 +119,7 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
     """
     excluding_all = contradiction(pod.spec)
     yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
-    names = {provider.name for provider in target.providers}
-    if unseen := tuple(nodes for nodes in supply.unseen if nodes.provider.name in names):
+    if unseen := supply.unseen(provider.name for provider in target.providers):
         yield unseen
 
 
