@@ -79,10 +79,12 @@ def test_a_format_is_discovered(
 
 
 def test_a_provider_passes_its_policy_tests(root: Path) -> None:
-    new.main(["provider", "nimbus"])
     shutil.copytree(ROOT / "policies", root / "policies", dirs_exist_ok=True)
-    tests = str(root / "policies" / "tests" / "nimbus.yaml")
-    assert main(["test", tests, "--policies", str(root / "policies")]) == 0
+    new.main(["provider", "nimbus"])
+    for name in ("nimbus", "clouds"):
+        tests = str(root / "policies" / "tests" / f"{name}.yaml")
+        assert main(["test", tests, "--policies", str(root / "policies")]) == 0
+    assert "nimbus" in (root / "policies" / "tests" / "clouds.yaml").read_text()
 
 
 @pytest.mark.skipif(not RUFF.exists(), reason="`make check` installs ruff")
