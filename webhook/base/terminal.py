@@ -43,10 +43,8 @@ def show_in_colour(lines: Iterable[Line]) -> None:
     for line in lines:
         text = Text.assemble(*((printable(text), style) for text, style in line))
         indent = len(text.plain) - len(text.plain.lstrip(" "))
-        parts = (
-            text[indent:].wrap(console, max(console.width - indent, 20)) if 0 < indent <= _PROSE else [text[indent:]]
-        )
-        for part in parts:
+        body = text[indent:]
+        for part in body.wrap(console, max(console.width - indent, 20)) if 0 < indent <= _PROSE else [body]:
             part.rstrip()
             console.print(Text(" " * indent) + part, soft_wrap=True)
 

@@ -63,10 +63,7 @@ def finding_texts() -> Mapping[str, FindingText]:
     for slug, file in {"object": _HERE / "object_findings.yaml", **of_kinds}.items():
         with file.open("rb") as stream:  # pass the stream, not its bytes, so that errors name the file
             written = yaml.load(stream, Loader=yaml.CSafeLoader)
-        try:
-            texts_of_kind = msgspec.convert(written, dict[str, FindingText])
-        except msgspec.ValidationError as error:
-            raise ValueError(f"{file}: {error}") from None
+        texts_of_kind = msgspec.convert(written, dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in texts_of_kind.items()}
     return texts
 

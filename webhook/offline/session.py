@@ -283,9 +283,7 @@ def _contradiction(options: JudgingOptions) -> str:
     if options.helm_values and not options.helm:
         return "--helm-values requires --helm"
     if pipe := next((file for file in options.helm_values if Path(file).exists() and not Path(file).is_file()), ""):
-        return (
-            f"--helm-values: {pipe} isn't a regular file, and helm can't read this process's pipes; save it to a file"
-        )
+        return f"--helm-values: {pipe} isn't a regular file, and helm can't read it; save its contents to a file"
     if options.context is not None and options.kubeconfig is None:
         return "--context requires --kubeconfig"
     if options.against is not None and options.kubeconfig is not None:

@@ -85,7 +85,7 @@ def _completions(*, prefix: str, parsed_args: Namespace, **_: object) -> list[st
     """Return the files, finding ids, policy kinds, and policies for shell completion, which selects by the prefix."""
     from argcomplete.completers import FilesCompleter
 
-    policies = [policy.name for policy in read_policies(parsed_args.policies).policies]
+    policies = (policy.name for policy in read_policies(parsed_args.policies).policies)
     return [*FilesCompleter()(prefix), *finding_texts(), *policy_kinds(), *policies]
 
 

@@ -115,7 +115,12 @@ def run(namespace: Namespace) -> int:
         exported, left_out, left_alone = export_mutating(bundle, context)
     else:
         exported, left_out = export(bundle, utc_now().date())
-    exported = _selected(exported, options.only)
+    for name in options.only:
+        if not _named(exported, name):
+            names = ", ".join(item["metadata"]["name"] for item in exported[::2])
+            raise CannotJudgeError(f"error: --only: no exported policy is {name}; available: {names}")
+    if options.only:
+        exported = [item for item in exported if any(_named([item], name) for name in options.only)]
     print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{pools}.")
     for line in _contents(exported, bundle):
         print(printable(f"# {line}"))
@@ -130,22 +135,15 @@ def run(namespace: Namespace) -> int:
     return FINE
 
 
-def _selected(exported: list[JSON], only: list[str]) -> list[JSON]:
-    """Return the named policies with their bindings, or all. Raise CannotJudgeError for an unknown name."""
-    named = {item["metadata"]["name"]: [name for name in only if _is_part(item, name)] for item in exported}
-    if unknown := set(only).difference(*named.values()):
-        raise CannotJudgeError(f"error: --only: no exported policy is {min(unknown)}; available: {', '.join(named)}")
-    return [item for item in exported if not only or named[item["metadata"]["name"]]]
-
-
-def _is_part(item: JSON, name: str) -> bool:
-    return f"{item['metadata']['name']}.".startswith(f"{name}.")
+def _named(exported: list[JSON], name: str) -> list[JSON]:
+    """Return the parts of a policy, or the named part, each followed by its binding."""
+    return [item for item in exported if f"{item['metadata']['name']}.".startswith(f"{name}.")]
 
 
 def _contents(exported: list[JSON], bundle: Bundle) -> Iterator[str]:
     """Yield what each policy does, and the resources that each of its parts concerns."""
     for policy in bundle.policies:
-        if parts := [item for item in exported if "matchConstraints" in item["spec"] and _is_part(item, policy.name)]:
+        if parts := _named(exported, policy.name)[::2]:
             yield f"{policy.name} ({policy.enforcement}): {policy.kind.spec.__doc__}"
         for part in parts:
             rules = part["spec"]["matchConstraints"]["resourceRules"]
