@@ -115,12 +115,7 @@ def run(namespace: Namespace) -> int:
         exported, left_out, left_alone = export_mutating(bundle, context)
     else:
         exported, left_out = export(bundle, utc_now().date())
-    for name in options.only:
-        if not _named(exported, name):
-            names = ", ".join(item["metadata"]["name"] for item in exported[::2])
-            raise CannotJudgeError(f"error: --only: no exported policy is {name}; available: {names}")
-    if options.only:
-        exported = [item for item in exported if any(_named([item], name) for name in options.only)]
+    exported = _selected(exported, options.only)
     print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{pools}.")
     for line in _contents(exported, bundle):
         print(printable(f"# {line}"))
@@ -133,6 +128,14 @@ def run(namespace: Namespace) -> int:
         print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=LONG_LINE), end="")
     return FINE
+
+
+def _selected(exported: list[JSON], only: list[str]) -> list[JSON]:
+    """Return the named policies and parts, or all. Raise CannotJudgeError for an unknown name."""
+    if unknown := [name for name in only if not _named(exported, name)]:
+        names = ", ".join(item["metadata"]["name"] for item in exported[::2])
+        raise CannotJudgeError(f"error: --only: no exported policy is {unknown[0]}; available: {names}")
+    return [item for item in exported if not only or any(_named([item], name) for name in only)]
 
 
 def _named(exported: list[JSON], name: str) -> list[JSON]:

@@ -168,8 +168,9 @@ def fill_cache(sources: Mapping[str, Callable[[Path], None]]) -> None:
                 program = cache / place
                 if not has_programs(program.parent, [program.name]):
                     file.truncate(0)
-                    file.write(f"process {os.getpid()}, which adds {program.name} to the cache")
-                    file.flush()
+                    print(
+                        f"process {os.getpid()}, which adds {program.name} to the cache", end="", file=file, flush=True
+                    )
                     with tempfile.TemporaryDirectory(prefix="spotgate-", dir=cache) as folder:
                         part = Path(folder) / program.name
                         write(part)
