@@ -66,7 +66,7 @@ test-cluster: $(VENV)/.cluster ## Run the tests that need a real API server or o
 	$(ASSETS) $(BIN)/python -m tests.prepare
 	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster $(OTHERS)
 
-image: $(VENV)/.build ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
+image: $(VENV)/.build $(VENV)/.cluster ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
 
 docs: $(VENV)/.docs ## Build the site into site/, and test it; broken links are errors
