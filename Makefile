@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,11 @@ $(VENV)/.locked: requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
+# What only some targets need: `docs` installs requirements/docs.txt, for example.
+$(VENV)/.%: requirements/%.txt $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
 run: venv ## Start the webhook, send it example requests, print its decisions, and end
 	$(BIN)/python examples/run.py
 
@@ -38,38 +43,44 @@ serve: venv ## Do the same as `run`, and keep the webhook running until Ctrl-C
 # KUBERNETES=1.35.4 selects a version for `cluster` and `test-cluster`, instead of the newest. The first run builds it.
 ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
 
-cluster: venv ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies
-	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(POLICIES)
+cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the floor's controller
+	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(if $(CONTROLLER),--controller) $(POLICIES)
 
-test: venv ## Run all tests that need no control plane
-	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
+# The tests of other targets.
+OTHERS := --ignore=tests/image --ignore=tests/site
+
+test: venv ## Run all tests that need no control plane, and build no program
+	$(BIN)/pytest -n auto --dist worksteal -m "not cluster" $(OTHERS) --ignore=tests/controlplane --ignore=tests/rehearse
 
 TARGET ?= manifests
 SECONDS ?= 60
-fuzz: venv ## Fuzz an input for SECONDS: TARGET=reviews, manifests, policies, project, providers, policytests, or recordings
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/fuzz.txt
+fuzz: $(VENV)/.fuzz ## Fuzz an input for SECONDS: TARGET=reviews, manifests, policies, project, providers, policytests, or recordings
 	$(BIN)/python -m tests.fuzz.run $(TARGET) $(SECONDS)
 
-mutants: venv ## Measure the mutation score of engine, rules, capacity, and policy on a sample of 600 mutants
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/mutants.txt
+mutants: $(VENV)/.mutants ## Measure the mutation score of engine, rules, capacity, and policy on a sample of 600 mutants
 	$(BIN)/python -m tests.mutants
 
 # Five workers even on two processors, because each waits more than half of the time. GOGC and GOMAXPROCS reduce the CPU
 # time of the servers: about twenty run at once.
-test-cluster: venv ## Run the tests that need a real API server; the first run builds it, which takes minutes
-	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 tests/controlplane tests/rehearse
+test-cluster: $(VENV)/.cluster ## Run the tests that need a real API server or other programs; the first run builds them, which takes minutes
+	$(ASSETS) $(BIN)/python -m tests.prepare
+	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster $(OTHERS)
 
-image: venv ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
+image: $(VENV)/.build $(VENV)/.cluster ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
 
-docs: venv ## Build the site into site/; broken links are errors
+docs: $(VENV)/.docs ## Build the site into site/, and test it; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/pytest --quiet tests/site
 
-check: venv ## Check lint, formatting, types, and layers
+check: $(VENV)/.check ## Check lint, formatting, types, and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(SOURCES)
 	$(BIN)/lint-imports
+
+hooks: $(VENV)/.check $(VENV)/.hooks ## Run a part of `check` before each commit
+	$(BIN)/pre-commit install
 
 golden: venv ## Regenerate golden files, the schema, the webhooks, and the generated parts of docs/
 	$(BIN)/spotgate schema > policies/schema.json
@@ -84,25 +95,25 @@ AS_IN_IMAGE := MALLOC_TRIM_THRESHOLD_=524288 MALLOC_MMAP_THRESHOLD_=524288
 bench: venv ## Measure latency and throughput
 	$(AS_IN_IMAGE) $(BIN)/python bench/run.py
 
-bench-cluster: venv ## Compare with a webhook in Go and the built-in policies, on a real API server
+bench-cluster: $(VENV)/.cluster ## Compare with a webhook in Go and the built-in policies, on a real API server
 	$(AS_IN_IMAGE) $(BIN)/python -m bench.cluster
 
-bench-scale: venv ## Measure readiness, memory, CPU, staleness, and latency, on a real API server with 15,000 Nodes
+bench-scale: $(VENV)/.cluster ## Measure readiness, memory, CPU, staleness, and latency, on a real API server with 15,000 Nodes
 	$(AS_IN_IMAGE) $(BIN)/python -m bench.scale
 
-bench-rehearse: venv ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 1,000 nodes with 10,000 Pods
+bench-rehearse: $(VENV)/.cluster ## Measure rehearsals of 100 nodes with 1,000 Pods, and of 1,000 nodes with 10,000 Pods
 	$(BIN)/python -m bench.rehearse
 
-bench-floor: venv ## Measure the on-demand floor, and count violations while leaders die and pause
+bench-floor: $(VENV)/.cluster ## Measure the on-demand floor, and count violations while leaders die and pause
 	$(BIN)/python -m bench.floor
 
-chaos: venv ## Count wrong verdicts on a real API server during faults of replicas, certificates, etcd, and hostile clients
+chaos: $(VENV)/.cluster ## Count wrong verdicts on a real API server during faults of replicas, certificates, etcd, and hostile clients
 	$(BIN)/python -m bench.chaos
 
-bench-peers: venv ## Compare `check` with gator and kyverno, on the same manifests
+bench-peers: $(VENV)/.cluster ## Compare `check` with gator and kyverno, on the same manifests
 	$(BIN)/python -m bench.peers
 
-# Lock files for all platforms and Python 3.11 or later. dev uses the versions of runtime. `make lock UPGRADE=--upgrade` upgrades them.
+# Lock files for all platforms and Python 3.11 or later. dev uses the versions of runtime, and the others those of dev. `make lock UPGRADE=--upgrade` upgrades them.
 LOCK := .lock-venv
 COMPILE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-emit-index-url --no-emit-find-links --no-annotate $(UPGRADE)
@@ -112,7 +123,7 @@ lock: ## Lock the dependencies with their hashes in requirements/
 	$(LOCK)/bin/pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	$(COMPILE) pyproject.toml --group dev --constraint requirements/runtime.txt --output-file requirements/dev.txt
-	$(COMPILE) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
+	for group in build check cluster docs hooks mutants; do \
+		$(COMPILE) --group $$group --constraint requirements/dev.txt --output-file requirements/$$group.txt || exit 1; done
 	$(COMPILE) --group fuzz --output-file requirements/fuzz.txt
-	$(COMPILE) --group mutants --constraint requirements/dev.txt --output-file requirements/mutants.txt
 	rm -rf $(LOCK)

@@ -23,13 +23,18 @@ VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.v
 
 TIMEOUT_SECONDS = 120
 _BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
+_FOLDERS = tuple(Path(__file__).parent / name for name in ("controlplane", "rehearse"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Exclude fixtures from the timeout, so that the first test that needs a program can build it."""
+    """Mark tests that need a program that is built, and exclude its build from their timeout."""
     for item in items:
-        if not _BUILT.isdisjoint(getattr(item, "fixturenames", ())):
+        built = not _BUILT.isdisjoint(getattr(item, "fixturenames", ()))
+        if built:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
+        if built or any(folder in item.path.parents for folder in _FOLDERS):
+            item.add_marker(pytest.mark.cluster)
 
 
 def since(minor: tuple[int, int], what: str) -> pytest.MarkDecorator:

@@ -18,20 +18,33 @@ _CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put each command's page into the reference."""
-    (reference,) = [section["Reference"] for section in config.nav or [] if "Reference" in section]
-    overview = "cli/README.md"
-    pages = sorted(f"cli/{page.name}" for page in Path(config.docs_dir, "cli").glob("*.md"))
-    after = reference.index(overview) + 1
-    reference[after:after] = [page for page in pages if page != overview]
+    """Put the pages of commands and decisions into the menu."""
+    for section, folder in (("Reference", "cli"), ("Contributing", "decisions")):
+        (entries,) = [item[section] for item in config.nav or [] if section in item]
+        overview = f"{folder}/README.md"
+        pages = sorted(f"{folder}/{page.name}" for page in Path(config.docs_dir, folder).glob("*.md"))
+        after = entries.index(overview) + 1
+        entries[after:after] = [page for page in pages if page != overview]
     return config
+
+
+def on_post_build(*, config: MkDocsConfig) -> None:
+    """Show the navigation at the side from 1,200 px, where the theme shows it from 1,220 px (76.25em)."""
+    assets = Path(config.site_dir, "assets")
+    files = [*assets.glob("stylesheets/*.css"), *assets.glob("javascripts/bundle.*.js")]
+    if not all("76.25em" in file.read_text() for file in files):
+        raise PluginError("the theme has another breakpoint for the navigation: correct docs/site/hooks.py")
+    for file in files:
+        file.write_text(file.read_text().replace("76.25em", "75em").replace("76.234375em", "74.984375em"))
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Let links to files that are not on the site go to the repository.
 
-    Indent lists, and write | in code in tables, as Python-Markdown wants.
+    Rank pages in the search. Indent lists, and write | in code in tables, as Python-Markdown wants.
     """
+    # In the search, the pages of policies come before the list of findings, which has each of their words more often.
+    page.meta["search"] = {"boost": {"policies": 4, "findings.md": 0.25}.get(Path(page.file.src_uri).parts[0], 1)}
     docs = Path(config.docs_dir)
     here = Path(page.file.abs_src_path or docs).parent
 

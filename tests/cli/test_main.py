@@ -126,6 +126,9 @@ sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
         ("spotgate ex", {"explain", "export"}),
         ("spotgate check --fail", {"--fail-on"}),
         ("spotgate check --fail-on ", {"deny", "warn", "indeterminate"}),
+        ("spotgate new Re", {"ReservedLabels"}),
+        ("spotgate explain reserved-", {"reserved-labels", "reserved-labels/reserved"}),
+        ("spotgate explain SpotP", {"SpotPlacement"}),
     ],
 )
 def test_shell_completion_lists_candidates(line: str, offered: set[str], tmp_path: Path) -> None:
@@ -156,6 +159,15 @@ def test_plain_lines_have_no_control_characters_or_runner_commands(text: str, sh
 def test_colored_lines_have_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     show_in_colour([[("a\x1b[2J\nb", "")]])
     assert capsys.readouterr().out == "a [2J b\n"
+
+
+def test_prose_wraps_below_its_beginning_and_yaml_does_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    words = "one two three four five six seven"
+    show_in_colour([[("    ", ""), (words, "")], [("      ", ""), (words, "")]])
+    assert capsys.readouterr().out == f"    one two three four five\n    six seven\n      {words}\n"
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "fix", "test"])

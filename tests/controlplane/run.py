@@ -1,15 +1,19 @@
 """Run a small CKS cluster with spotgate to experiment with, until Ctrl-C.
 
-`python -m tests.controlplane.run [POLICIES]`: POLICIES is a folder of your own policies, in addition to the shipped ones.
+`python -m tests.controlplane.run [--controller] [POLICIES]`: POLICIES is a folder of your own policies, in addition to the
+shipped ones. With `--controller`, the controller of the on-demand floor runs, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.controlplane.floor.harness import controllers
 from tests.controlplane.harness.cluster import start_cluster
 from tests.controlplane.harness.kubectl import KubectlError
 from tests.controlplane.harness.populate import populate
@@ -32,6 +36,10 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> None:
     """Start everything, print how to use it, and wait."""
+    parser = ArgumentParser(prog="python -m tests.controlplane.run")
+    parser.add_argument("--controller", action="store_true")
+    parser.add_argument("policies", nargs="*")
+    options = parser.parse_args()
     for number in ENDS:
         signal.signal(number, end)
     try:
@@ -39,7 +47,8 @@ def main() -> None:
         report(f"starting Kubernetes {VERSION} and spotgate, some ten seconds")
         with start_cluster(binaries) as cluster:
             populate(cluster.kubectl, STATE)
-            with install_webhook(cluster, sys.argv[1:]) as webhook:
+            floor = controllers(cluster) if options.controller else contextlib.nullcontext()
+            with install_webhook(cluster, options.policies) as webhook, floor:
                 sys.stdout.write(how_to_use(webhook))
                 sys.stdout.flush()
                 signal.pause()

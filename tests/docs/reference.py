@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import yaml
 
 from tests.docs.command_help import command_help, command_list, format_list
@@ -32,7 +33,7 @@ from tests.monitoring.tables import (
 )
 from webhook.commands.schema.command import policy_schema
 from webhook.engine.bundle import policy_kinds
-from webhook.engine.findings import anchor_of, as_markdown, finding_texts
+from webhook.engine.findings import FindingText, anchor_of, as_markdown, finding_texts
 from webhook.policy.common import ExemptSpec, PolicySpec
 
 if TYPE_CHECKING:
@@ -288,6 +289,11 @@ def _words(field: Schema, told: dict[str, str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    for file in ROOT.glob("webhook/**/*findings.yaml"):
+        try:
+            msgspec.convert(yaml.safe_load(file.read_text()), dict[str, FindingText])
+        except msgspec.ValidationError as error:
+            sys.exit(f"{file}: {error}")
     try:
         for page in (*PAGES, *OTHER_PAGES):
             page.write_text(render(page))

@@ -2,81 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
-import yaml
 
-import webhook.rules
 from tests.docs import english
 from tests.docs.pages import blocks
-from tests.rules.cases import CaseFile, judged, shown
-from webhook import formats as output
 from webhook.commands import main
-from webhook.engine import bundle
-from webhook.engine.findings import FindingText
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_policy_kinds_are_discovered_by_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model, rule, face = blocks(ROOT / "docs/adding-a-policy-kind.md", "python")
-    texts, policy, cases = blocks(ROOT / "docs/adding-a-policy-kind.md", "yaml")
-    msgspec.convert(yaml.safe_load(texts), dict[str, FindingText])
-    folder = tmp_path / "rules" / "priority_class"
-    folder.mkdir(parents=True)
-    rule = rule.replace("if TYPE_CHECKING:", "if True:")  # these names must exist, too
-    for name, text in (("spec", model), ("rule", rule), ("__init__", face)):
-        (folder / f"{name}.py").write_text(text)
-    (folder / "cases.yaml").write_text(cases)
-    (tmp_path / "policies").mkdir()
-    (tmp_path / "policies" / "team.yaml").write_text(policy)
-    monkeypatch.setattr(webhook.rules, "__path__", [*webhook.rules.__path__, str(tmp_path / "rules")])
-    bundle.policy_kinds.cache_clear()
-    try:
-        exit_code = main(
-            [
-                "check",
-                str(ROOT / "examples/training-job.yaml"),
-                "--policies",
-                str(tmp_path / "policies"),
-                "--fail-on=warn",
-            ]
-        )
-        for example in CaseFile(folder / "cases.yaml").examples():
-            findings = judged(example, tmp_path)[1].findings
-            assert [shown(*pair) for pair in zip(findings, example.expect, strict=True)] == example.expect
-    finally:
-        bundle.policy_kinds.cache_clear()
-        for module in [name for name in sys.modules if name.startswith("webhook.rules.priority_class")]:
-            sys.modules.pop(module, None)
-    assert exit_code == 1
-    printed = capsys.readouterr().out
-    assert "the Pod has no priority class (at spec.template.spec.priorityClassName)" in printed
-    assert "set `priorityClassName: training`" in printed
-
-
-def test_output_formats_are_discovered_by_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module, _ = blocks(ROOT / "docs/adding-an-output-format.md", "python")
-    (tmp_path / "markdown.py").write_text(module)
-    monkeypatch.setattr(output, "__path__", [*output.__path__, str(tmp_path)])
-    monkeypatch.setattr(output, "FORMATS", (*output.FORMATS, "markdown"))
-    try:
-        assert main(["check", "-o", "markdown", str(ROOT / "examples/deployment-misspelt-qos-label.yaml")]) == 1
-    finally:
-        sys.modules.pop("webhook.formats.markdown", None)
-    row = capsys.readouterr().out.splitlines()[2]
-    assert row.startswith("| examples/deployment-misspelt-qos-label.yaml:19 | deny `reserved-labels/reserved` | ")
 
 
 @pytest.mark.parametrize(
@@ -126,45 +62,3 @@ def test_the_rollout_steps_begin_with_what_they_show(tmp_path: Path, capsys: pyt
     example = str(ROOT / "examples/deployment-misspelt-qos-label.yaml")
     assert main(["check", example, "--policies", str(tmp_path)]) == 0
     assert "1 audit" in capsys.readouterr().out
-
-
-# The site
-
-# Elements that a browser fetches by itself, without links.
-FETCHED = re.compile(
-    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc="?https?:|<link\b[^>]*href="?https?:|url\(["']?https?:"""
-)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as `make docs` does: a warning, such as a broken link, is an error."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": "https://git.example.com/us/spotgate"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_every_page_is_on_the_site(site: Path) -> None:
-    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")}
-    wanted = {page.parent if page.name in ("README", "index") else page for page in pages}
-    assert {file.parent.relative_to(site) for file in site.rglob("index.html")} == wanted
-
-
-def test_every_page_is_in_the_menu_once() -> None:
-    named = re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text())
-    assert [page for page in named if named.count(page) > 1] == []
-
-
-def test_nothing_is_fetched_from_another_host(site: Path) -> None:
-    files = [*site.rglob("*.html"), *site.rglob("*.css")]
-    assert len(files) > 40
-    assert not [file for file in files if FETCHED.search(file.read_text())]
-
-
-def test_files_outside_the_site_are_linked_in_the_repository(site: Path) -> None:
-    page = (site / "verify/index.html").read_text()
-    assert 'href="https://git.example.com/us/spotgate/blob/main/Dockerfile"' in page
-    assert 'href="https://git.example.com/us/spotgate/tree/main/policies"' in (site / "policies/index.html").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -34,9 +35,9 @@ def findings_of(text: FindingText, manifests: str, flags: str) -> list[Finding]:
                 arguments += [str(file)] if name == "object" else [f"--{name}", str(file)]
         with redirect_stdout(StringIO()) as out:
             code = main(arguments)
-        assert code < 2, (arguments, out.getvalue())
-        results = json.loads(out.getvalue().replace(f"{folder}/", ""))["results"]
-    return [_finding(result) for result in results]
+        report = json.loads(out.getvalue().replace(f"{folder}/", "") or "{}")
+        assert code < 2, report.get("unreadable", "see the error above")
+    return [_finding(result) for result in report["results"]]
 
 
 def message(finding_id: str, findings: Iterable[Finding]) -> str:
@@ -56,12 +57,18 @@ def write(file: Path, texts: Mapping[str, str]) -> None:
 
 
 def regenerate() -> None:
-    """Write the golden messages."""
-    texts = {
-        finding_id: message(finding_id, findings_of(text, text.failing, text.flags))
-        for finding_id, text in finding_texts().items()
-        if text.failing
-    }
+    """Write the golden messages. Exit if an example doesn't have its finding."""
+    texts = {}
+    for finding_id, text in finding_texts().items():
+        if text.failing:
+            try:
+                findings = findings_of(text, text.failing, text.flags)
+            except AssertionError as error:
+                sys.exit(f"the example `failing` of {finding_id} can't be evaluated: {error}")
+            texts[finding_id] = message(finding_id, findings)
+            if not texts[finding_id]:
+                others = ", ".join(finding.id for finding in findings) or "none"
+                sys.exit(f"the example `failing` of {finding_id} lacks this finding; its findings: {others}")
     write(FILE, texts)
 
 

@@ -60,6 +60,11 @@ def test_definition_is_valid() -> None:
     assert not check_jsonschema(["--builtin-schema", "vendor.github-actions", str(ACTION)], standalone_mode=False)
 
 
+def test_issue_forms_are_valid() -> None:
+    forms = [str(form) for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if form.name != "config.yml"]
+    assert not check_jsonschema(["--builtin-schema", "vendor.github-issue-forms", *forms], standalone_mode=False)
+
+
 def test_every_expression_names_an_input_or_an_output_of_a_step() -> None:
     text = ACTION.read_text()
     assert set(re.findall(r"inputs\.([\w-]+)", text)) == DEFINITION["inputs"].keys()

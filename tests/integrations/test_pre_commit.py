@@ -59,6 +59,7 @@ def repo(tmp_path: Path, hooks: tuple[Path, str]) -> Path:
     return folder
 
 
+@pytest.mark.cluster
 def test_hooks_judge_and_fix_committed_files(shell: Shell, repo: Path, environment: dict[str, str]) -> None:
     run = f"{sys.executable} -m pre_commit run --all-files --color=never spotgate-"
 

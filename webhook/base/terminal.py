@@ -14,6 +14,9 @@ from webhook.base.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_PROSE = 4
+"""The indentation of reasons, details, and fixes."""
+
 Line = list[tuple[str, str]]
 """Pieces of text, each with a rich style. An empty style is plain."""
 
@@ -32,13 +35,18 @@ def in_colour() -> bool:
 
 
 def show_in_colour(lines: Iterable[Line]) -> None:
-    """Print the lines with their styles."""
+    """Print the lines with their styles. Wrap prose below its beginning. YAML and tables, which are deeper, stay."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
     for line in lines:
-        console.print(Text.assemble(*((printable(text), style) for text, style in line)), soft_wrap=True)
+        text = Text.assemble(*((printable(text), style) for text, style in line))
+        indent = len(text.plain) - len(text.plain.lstrip(" "))
+        body = text[indent:]
+        for part in body.wrap(console, max(console.width - indent, 20)) if 0 < indent <= _PROSE else [body]:
+            part.rstrip()
+            console.print(Text(" " * indent) + part, soft_wrap=True)
 
 
 def complain(*texts: str) -> None:

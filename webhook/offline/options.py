@@ -109,9 +109,14 @@ def add_rendered(parser: argparse.ArgumentParser) -> None:
     add_list(rendered, "--helm-values", "FILE", "values for these charts; repeatable")
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a session: objects, cluster, and user. `judging_options` completes their values."""
-    parser.add_argument("paths", metavar="PATH", nargs="*", type=path, help="files and folders; - reads standard input")
+def add_inputs(parser: argparse.ArgumentParser) -> argparse.Action:
+    """Add the flags of a session: objects, cluster, and user. `judging_options` completes their values.
+
+    Return the argument PATH.
+    """
+    paths = parser.add_argument(
+        "paths", metavar="PATH", nargs="*", type=path, help="files and folders; - reads standard input"
+    )
     leave_out = "skip files and folders with this name or path; repeatable"
     add_list(parser, "--ignore", "GLOB", leave_out, _glob)
     parser.add_argument(
@@ -131,6 +136,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     request.add_argument("--user", default="", help="user name; default: unknown, and exemptions by user don't apply")
     add_list(request, "--group", "GROUP", "group of the user; repeatable")
     parser.set_defaults(kubernetes_version=None, chart_values={})
+    return paths
 
 
 def _glob(text: str) -> str:

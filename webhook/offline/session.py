@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -281,6 +282,8 @@ def _contradiction(options: JudgingOptions) -> str:
         return "the following arguments are required: PATH (a file or folder; - is standard input)"
     if options.helm_values and not options.helm:
         return "--helm-values requires --helm"
+    if pipe := next((file for file in options.helm_values if Path(file).exists() and not Path(file).is_file()), ""):
+        return f"--helm-values: {pipe} isn't a regular file, and helm can't read it; save its contents to a file"
     if options.context is not None and options.kubeconfig is None:
         return "--context requires --kubeconfig"
     if options.against is not None and options.kubeconfig is not None:

@@ -57,7 +57,28 @@ def test_schema_is_printed_and_valid(run: Run) -> None:
 
 @pytest.mark.parametrize("file", [*SHIPPED_FILES, *OTHER_FILES], ids=lambda file: str(file.relative_to(SHIPPED.parent)))
 def test_shipped_policies_validate(validator: Draft7Validator, file: Path) -> None:
-    assert [error.message for item in documents(file) for error in validator.iter_errors(item)] == []
+    assert [problem for item in documents(file) for problem in problems(validator, item)] == []
+
+
+def problems(validator: Draft7Validator, document: Any) -> list[str]:
+    """Return what is wrong with the document, by the definition of its kind: `oneOf` only says that none fits."""
+    own = validator.evolve(
+        schema={**editor_schema(), "oneOf": [{}], "allOf": [{"$ref": f"#/definitions/{document['kind']}"}]}
+    )
+    return [f"{error.json_path}: {error.message}" for error in own.iter_errors(document)]
+
+
+def test_a_wrong_field_is_named(validator: Draft7Validator) -> None:
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": "PolicyTest",
+        "metadata": {"name": "a"},
+        "spec": {"cases": [], "usr": ""},
+    }
+    assert problems(validator, document) == [
+        "$.spec: Additional properties are not allowed ('usr' was unexpected)",
+        "$.spec.cases: [] should be non-empty",
+    ]
 
 
 def test_every_kind_has_its_own_branch() -> None:

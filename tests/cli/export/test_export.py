@@ -73,6 +73,22 @@ def test_every_policy_has_a_binding_and_a_unique_name(run: Run) -> None:
     assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", name) for name in names)
 
 
+def test_only_prints_the_named_policies_and_the_header_says_what_they_do(run: Run) -> None:
+    done = run("export", "vap", "--only", "reserved-labels.jobsets", "--only=reserved-namespaces")
+    names = ["reserved-labels.jobsets.jobset.x-k8s.io", "reserved-namespaces.namespaces"]
+    assert list(policies(done.out)) == names
+    lines = [line for line in done.out.splitlines() if line.startswith(("# reserved-", "#   "))]
+    assert lines == [
+        "# reserved-labels (deny): Rejects user-provided labels in reserved domains.",
+        "#   reserved-labels.jobsets.jobset.x-k8s.io.spotgate.dev: jobsets",
+        "# reserved-namespaces (deny): Rejects user-provided labels in reserved domains.",
+        "#   reserved-namespaces.namespaces.spotgate.dev: namespaces, namespaces/finalize, namespaces/status",
+    ]
+    unknown = run("export", "vap", "--only", "reserved")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "--only: no exported policy is reserved; available: reserved-labels.pods.spotgate.dev, " in unknown.err
+
+
 def test_omissions_of_the_shipped_policies_are_located_and_in_the_header(run: Run) -> None:
     done = run("export", "vap")
     lines = re.findall(r"^.*/policies/[\w-]+\.yaml:\d+:\d+: (.*)$", done.err, re.MULTILINE)

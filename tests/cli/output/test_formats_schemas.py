@@ -13,7 +13,7 @@ from jsonschema import Draft4Validator, Draft202012Validator
 from junitparser import JUnitXml
 
 from tests.cli.output.reports import reports
-from tests.go_modules import go_module, policy_report_crds
+from tests.go_modules import SARIF, go_module, policy_report_crds
 from tests.golden.formats import expected_file
 from webhook.formats import github as output_github
 from webhook.formats import junit as output_junit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def sarif_problems() -> Callable[[str], list[str]]:
     """Return the errors of a log against the schema of SARIF 2.1.0."""
-    source = go_module("github.com/owenrumney/go-sarif/v3", "v3.3.1") / "pkg/report/v210/sarif/schema.go"
+    source = go_module(*SARIF) / "pkg/report/v210/sarif/schema.go"
     schema = json.loads(source.read_text().partition("`")[2].rpartition("`")[0])
     validator = Draft4Validator(schema, format_checker=Draft4Validator.FORMAT_CHECKER)
     return lambda log: [f"{error.json_path}: {error.message}" for error in validator.iter_errors(json.loads(log))]
@@ -63,12 +63,14 @@ def _closed(schema: Any) -> Any:
 # SARIF
 
 
+@pytest.mark.cluster
 def test_the_golden_log_is_sarif(sarif_problems: Callable[[str], list[str]]) -> None:
     log = expected_file("sarif").read_text()
     assert sarif_problems(log) == []
     assert sarif_problems(log.replace('"startLine": ', '"startLine": -')) != []
 
 
+@pytest.mark.cluster
 @given(report=reports())
 def test_any_log_is_sarif(sarif_problems: Callable[[str], list[str]], report: Report) -> None:
     assert sarif_problems(output_sarif.render(report)) == []
@@ -84,6 +86,7 @@ def test_fingerprints_are_unique(report: Report) -> None:
 # PolicyReport
 
 
+@pytest.mark.cluster
 def test_the_golden_reports_are_policy_reports(report_problems: Callable[[str], list[str]]) -> None:
     text = expected_file("policyreport").read_text()
     assert report_problems(text) == []
@@ -91,6 +94,7 @@ def test_the_golden_reports_are_policy_reports(report_problems: Callable[[str], 
     assert report_problems(text.replace("scored: ", "score: ")) != []
 
 
+@pytest.mark.cluster
 @given(report=reports())
 def test_any_reports_are_policy_reports_with_correct_counts(
     report_problems: Callable[[str], list[str]], report: Report

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -78,24 +80,28 @@ def test_built_programs_are_found_later_without_go(calls: Path, monkeypatch: pyt
     assert calls.read_text().splitlines() == ["go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok/cmd/kwok"]
 
 
-@pytest.mark.usefixtures("cache")
-def test_only_one_of_several_concurrent_processes_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, waited_for = tmp_path / "calls", tmp_path / "waited for"
+def test_only_one_of_several_concurrent_processes_builds_and_the_others_say_what_they_wait_for(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, started, waited_for = tmp_path / "calls", tmp_path / "started", tmp_path / "waited for"
     install_go(
         tmp_path,
         monkeypatch,
-        f'while [ "$1" != -o ]; do shift; done; while ! [ -e "{waited_for}" ]; do sleep 0.02; done; '
+        f'while [ "$1" != -o ]; do shift; done; touch {started}; while ! [ -e "{waited_for}" ]; do sleep 0.02; done; '
         f'echo "$3" >> {log}; echo program > "$2"; chmod +x "$2"',
     )
 
     def note(line: str) -> None:
-        if line == "waiting for another process that is building programs":
+        if line == f"waiting for process {os.getpid()}, which adds etcd to the cache (lock: {cache}/lock)":
             waited_for.touch()
 
     monkeypatch.setattr(binaries, "report", note)
     with ThreadPoolExecutor(4) as pool:
-        paths = list(pool.map(lambda _: find_or_build(["etcd"]), range(4)))
-    assert len({path["etcd"] for path in paths}) == 1
+        building = pool.submit(find_or_build, ["etcd"])
+        while not started.exists():
+            time.sleep(0.02)
+        paths = list(pool.map(lambda _: find_or_build(["etcd"]), range(3)))
+    assert {path["etcd"] for path in [building.result(), *paths]} == {cache / binaries.ETCD.key / "etcd"}
     assert log.read_text() == "go.etcd.io/etcd/server/v3\n"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.rehearse.controlplane.binaries import Module, find_or_build
+from webhook.rehearse.controlplane.binaries import Module, cache_directory, find_or_build, has_programs
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -47,3 +48,12 @@ PEERS: Final = (GATOR, KYVERNO)  # measured by `make bench-peers`
 def find_tools(names: Collection[str]) -> dict[str, Path]:
     """Return the paths of the named programs. Build missing ones, which takes minutes, once. Raise BinariesError."""
     return find_or_build(names, modules=(*TOOLS, *PEERS))
+
+
+def find_built(name: str) -> Path | None:
+    """Return the path of one of these programs from the PATH or the cache, and None if it would have to be built."""
+    if program := shutil.which(name):
+        return Path(program)
+    (module,) = (module for module in TOOLS if name in module.packages)
+    folder = cache_directory() / module.key
+    return folder / name if has_programs(folder, [name]) else None

@@ -32,7 +32,7 @@ from tests.controlplane.harness.webhook import (
 )
 from tests.controlplane.install.certificates import CERTIFICATE_PAGE, MANAGED, from_cert_manager, provided, self_managed
 from tests.controlplane.install.installation import APPLY, DOCTOR, PAGE, ROLLED_OUT, Installation
-from tests.go_modules import go_module
+from tests.go_modules import PROMETHEUS_OPERATOR, go_module
 from tests.programs import without
 from webhook.rehearse.controlplane.binaries import BinariesError
 
@@ -65,7 +65,6 @@ OLD_LAYOUT: Final = """
   value: {name: policies, mountPath: /etc/spotgate/policies, readOnly: true}
 - {op: add, path: /spec/template/spec/volumes/-, value: {name: policies, configMap: {name: spotgate-policies}}}
 """
-OPERATOR: Final = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def own(empty: Cluster) -> Cluster:
 @pytest.fixture(scope="module")
 def operator_crds(own: Cluster) -> None:
     """Install the definitions of the Prometheus operator that the component `monitoring` needs."""
-    folder = go_module(*OPERATOR) / "example" / "prometheus-operator-crd"
+    folder = go_module(*PROMETHEUS_OPERATOR) / "example" / "prometheus-operator-crd"
     files = [
         f"--filename={folder / f'monitoring.coreos.com_{kind}.yaml'}" for kind in ("podmonitors", "prometheusrules")
     ]

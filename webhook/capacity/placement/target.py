@@ -125,7 +125,19 @@ class NotTargeting(msgspec.Struct, frozen=True):
     chosen: tuple[Pool, ...] = ()
 
 
-_PREFERS: Final = "its own affinity prefers spot, and it tolerates a spot taint"
+class OwnChoice(msgspec.Struct, frozen=True):
+    """The way in which a Pod itself targets spot: a phrase and a field.
+
+    Attributes:
+        prefers: its affinity only prefers spot.
+    """
+
+    because: str
+    field: str
+    prefers: bool = False
+
+
+_PREFERS: Final = OwnChoice("its own affinity prefers spot, and it tolerates a spot taint", PREFERRED, prefers=True)
 _ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
 _NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has an unknown value")
 _SILENT: Final = NotTargeting("it doesn't ask for spot")
@@ -275,15 +287,15 @@ def _answer(
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     own = own_choice(pod, terms, supply, providers)
-    by_preference = wanted is None and own == _PREFERS
+    by_preference = wanted is None and isinstance(own, OwnChoice) and own.prefers
     if by_preference:
         candidates = _demanded_providers(_preferred(pod, supply, providers), providers) or candidates
     if wanted is None and named is None and tolerating and isinstance(own, NotTargeting):
         own = _tolerated(pod, supply, candidates) or own
     if wanted is None and isinstance(own, NotTargeting):
         return own
-    own_place = own_field(pod, own) if isinstance(own, str) and (wanted is None or own != _PREFERS) else ""
-    because, field = str(own), own_place
+    own_place = own.field if isinstance(own, OwnChoice) and (wanted is None or not own.prefers) else ""
+    because, field = own.because, own_place
     if wanted is not None:
         because, field = f"label {CAPACITY_LABEL}: {wanted}", f'metadata.labels["{CAPACITY_LABEL}"]'
         if CAPACITY_LABEL not in pod.labels:
@@ -361,21 +373,21 @@ def _chosen(pod: Pod, key: str, view: ClusterView, providers: Mapping[str, Provi
 
 def own_choice(
     pod: Pod, terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]
-) -> str | NotTargeting:
-    """Return how a Pod's annotation, or else its nodeSelector or affinity, targets spot, as a phrase, or why not."""
+) -> OwnChoice | NotTargeting:
+    """Return how a Pod's annotation, or else its nodeSelector or affinity, targets spot, or why it doesn't."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
             return _NO_SPOT_POOL
-        return f"annotation {NODE_POOL_ANNOTATION}: {named}"
+        return OwnChoice(f"annotation {NODE_POOL_ANNOTATION}: {named}", own_field(pod))
     own = _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
+    if isinstance(own, str):
+        return OwnChoice(own, own_field(pod))
     return _PREFERS if own is _SILENT and _preferred(pod, supply, providers) else own
 
 
-def own_field(pod: Pod, because: str = "") -> str:
-    """Return the field in which the Pod itself selects its nodes. ``because`` is the result of `own_choice`."""
-    if because == _PREFERS:
-        return PREFERRED
+def own_field(pod: Pod) -> str:
+    """Return the field in which the Pod itself selects its nodes."""
     if NODE_POOL_ANNOTATION in pod.annotations:
         return f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
     if pod.spec.nodeSelector:
@@ -415,13 +427,14 @@ def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provide
     return tuple({provider.name: provider for group in by_term for provider in group}.values()) if all(by_term) else ()
 
 
-def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
-    """Return a phrase with the spot taint that the Pod tolerates by key. Return an empty string if there is none."""
+def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> OwnChoice | None:
+    """Return the choice of a Pod that tolerates a spot taint by key. Return None if it tolerates none."""
     names = {provider.name for provider in candidates}
     named = [toleration for toleration in pod.spec.tolerations or () if toleration.key]
     taints = (taint for taint, provider in supply.taints if not names or provider in names)
     tolerated = (taint for taint in taints if any(tolerates(toleration, taint) for toleration in named))
-    return next((f"it tolerates the spot taint {taint}" for taint in tolerated), "")
+    choices = (OwnChoice(f"it tolerates the spot taint {taint}", own_field(pod)) for taint in tolerated)
+    return next(choices, None)
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:

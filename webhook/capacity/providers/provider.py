@@ -149,7 +149,8 @@ class Provider(CapacityProviderSpec):
 
     def offers(self, accelerator: str) -> bool:
         """Return whether nodes of the provider can have this resource, or devices of this class."""
-        return self.gpu.resources.match(accelerator) or self.gpu.device_classes.match(accelerator)
+        is_resource = "/" in accelerator  # a device class has a name like a DNS subdomain
+        return (self.gpu.resources if is_resource else self.gpu.device_classes).match(accelerator)
 
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""

@@ -118,7 +118,7 @@ class GpuTaintSpec(TaintPatternSpec):
 
 _GPUS: Final = Globs(
     (
-        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu"),
+        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"),
         *("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),  # HAMi
     )
 )

@@ -60,7 +60,7 @@ def configure(parser: ArgumentParser) -> None:
         help="text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s",
     )
     add_operation(parser)
-    add_inputs(parser)
+    vars(add_inputs(parser))["completer"] = _completions
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="of KIND/NAME; default: the kubeconfig's")
     add_rendered(parser)
 
@@ -79,6 +79,14 @@ def run(namespace: Namespace) -> int:
     elif not judged.problems:
         raise CannotJudgeError("error: no Pod here runs on spot, so there is no timeline to draw; -o text says why")
     return exit_code(map(str, sorted(judged.problems)), failed=False)
+
+
+def _completions(*, prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
+    """Return the files, finding ids, policy kinds, and policies for shell completion, which selects by the prefix."""
+    from argcomplete.completers import FilesCompleter
+
+    policies = (policy.name for policy in read_policies(parsed_args.policies).policies)
+    return [*FilesCompleter()(prefix), *finding_texts(), *policy_kinds(), *policies]
 
 
 def _named(paths: Sequence[str], policies: Sequence[Path]) -> list[Line]:

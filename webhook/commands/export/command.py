@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.base.text import LONG_LINE, printable
+from webhook.base.text import LONG_LINE, listed, printable
 from webhook.capacity.placement.supply import supply_of
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.export.admission_policies.export import export
@@ -29,10 +29,12 @@ from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
+    from webhook.registration.cel import JSON
 
 DESCRIPTION: Final = """\
 Print policies as Kubernetes admission policies with their bindings, which also apply while the
@@ -46,6 +48,7 @@ MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list th
 EPILOG: Final = """\
 examples:
   %(prog)s vap | kubectl apply -f -
+  %(prog)s vap --only reserved-labels.pods
   %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
   %(prog)s map --state cluster/ > mutating-admission-policy.yaml
 
@@ -66,6 +69,7 @@ def configure(parser: ArgumentParser) -> None:
         help="ValidatingAdmissionPolicies, or a MutatingAdmissionPolicy",
     )
     add_policies(parser)
+    add_list(parser, "--only", "ID", "print only this policy, such as reserved-labels, or a part of it; repeatable")
     add_namespace(parser, "spotgate's namespace, which the policies skip")
     cluster = parser.add_argument_group("the cluster, for map")
     manifests = "manifests of its node pools, Namespaces and Nodes; files or folders; repeatable"
@@ -81,6 +85,7 @@ class ExportOptions(Connection):
 
     what: str
     policies: list[Path]
+    only: list[str]
     namespace: str
     state: list[Path]
     cluster: str
@@ -110,7 +115,10 @@ def run(namespace: Namespace) -> int:
         exported, left_out, left_alone = export_mutating(bundle, context)
     else:
         exported, left_out = export(bundle, utc_now().date())
+    exported = _selected(exported, options.only)
     print(f"# Exported by `spotgate export {options.what}` from policies {bundle.hash}{pools}.")
+    for line in _contents(exported, bundle):
+        print(printable(f"# {line}"))
     for problem in left_out:
         where = f" ({problem.field})" if problem.field else ""
         complain(str(problem))
@@ -120,6 +128,30 @@ def run(namespace: Namespace) -> int:
         print(printable(f"# Left to the webhook: {text}"))
     print(dump_documents(exported, width=LONG_LINE), end="")
     return FINE
+
+
+def _selected(exported: list[JSON], only: list[str]) -> list[JSON]:
+    """Return the named policies and parts, or all. Raise CannotJudgeError for an unknown name."""
+    if unknown := [name for name in only if not _named(exported, name)]:
+        names = ", ".join(item["metadata"]["name"] for item in exported[::2])
+        raise CannotJudgeError(f"error: --only: no exported policy is {unknown[0]}; available: {names}")
+    return [item for item in exported if not only or any(_named([item], name) for name in only)]
+
+
+def _named(exported: list[JSON], name: str) -> list[JSON]:
+    """Return the parts of a policy, or the named part, each followed by its binding."""
+    return [item for item in exported if f"{item['metadata']['name']}.".startswith(f"{name}.")]
+
+
+def _contents(exported: list[JSON], bundle: Bundle) -> Iterator[str]:
+    """Yield what each policy does, and the resources that each of its parts concerns."""
+    for policy in bundle.policies:
+        if parts := _named(exported, policy.name)[::2]:
+            yield f"{policy.name} ({policy.enforcement}): {policy.kind.spec.__doc__}"
+        for part in parts:
+            rules = part["spec"]["matchConstraints"]["resourceRules"]
+            resources = dict.fromkeys(resource for rule in rules for resource in rule["resources"])
+            yield f"  {part['metadata']['name']}: {listed(resources)}"
 
 
 def _live_view(options: ExportOptions, bundle: Bundle) -> ClusterView:

@@ -28,7 +28,8 @@ exit codes:
 
 def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
-    parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(example_files())}")
+    kind = parser.add_argument("kind", metavar="KIND", help=f"one of {', '.join(example_files())}")
+    vars(kind)["completer"] = lambda **_: [*example_files()]
 
 
 def run(namespace: Namespace) -> int:

@@ -157,15 +157,20 @@ def fill_cache(sources: Mapping[str, Callable[[Path], None]]) -> None:
     cache = cache_directory()
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / "lock").open("w") as file:
+        with (cache / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                report("waiting for another process that is building programs")
+                file.seek(0)
+                report(f"waiting for {file.read() or 'another process'} (lock: {file.name})")
                 fcntl.flock(file, fcntl.LOCK_EX)
             for place, write in sources.items():
                 program = cache / place
                 if not has_programs(program.parent, [program.name]):
+                    file.truncate(0)
+                    print(
+                        f"process {os.getpid()}, which adds {program.name} to the cache", end="", file=file, flush=True
+                    )
                     with tempfile.TemporaryDirectory(prefix="spotgate-", dir=cache) as folder:
                         part = Path(folder) / program.name
                         write(part)

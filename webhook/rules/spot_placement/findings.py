@@ -97,8 +97,9 @@ def not_targeting(
             yield warning(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-                field=own_field(pod, own),
-                detail=f"The label wins, but {own}. Without tolerations, it stays pending on tainted spot nodes.",
+                field=own.field,
+                detail=f"The label wins, but {own.because}. Without tolerations, "
+                "it stays pending on tainted spot nodes.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.feasible import EXCLUDED
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
@@ -118,13 +117,13 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
     If the constraints contradict each other, they exclude all pools.
     """
     excluding_all = contradiction(pod.spec)
-    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
+    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.excluded)
     if unseen := supply.unseen(provider.name for provider in target.providers):
         yield unseen
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
-    others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
+    others = tuple(rejected for rejected in target.rejected if not rejected.excluded)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
     which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:
