@@ -6,7 +6,6 @@ The checker of `tests.controlplane.floor.harness` counts violations. The exit co
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import signal
@@ -14,21 +13,22 @@ import sys
 import threading
 import time
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from bench.chaos.service import CuttableApiServer
 from bench.figures import Section, percentile
-from bench.run import show
+from bench.run import conditions, show
 from tests.builders import deployment, labeled
 from tests.controlplane.floor import harness
-from tests.controlplane.floor.events import Events
+from tests.controlplane.floor.events import Events, patching
 from tests.controlplane.floor.harness import ANNOTATION, Checker, Controllers, controllers, make_room
-from tests.controlplane.harness.api import Api
+from tests.controlplane.harness.api import Api, pods_in
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.populate import populate
-from tests.controlplane.harness.webhook import install_webhook
+from tests.controlplane.harness.relay import Relay
+from tests.controlplane.harness.webhook import SERVICE, install_webhook
+from tests.programs import VERSION, peak_mib
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ _PODS: Final = 200
 _AT_ONCE: Final = 1000
 _TERM_SECONDS: Final = 10.0
 """Seconds from the election of a leader until it is killed."""
+_HOSTILE: Final = "hostile"
+"""The namespace of the tenant that attacks the others. The figures don't include its Pods."""
+_FLOOR: Final = "/metadata/annotations/spotgate.dev~1on-demand-floor"
+_WAITING: Final = 5
+"""Deployments of 1,000 gated Pods each with which controllers start, to measure their memory."""
 
 
 def namespace(cluster: Cluster, name: str) -> str:
@@ -101,35 +106,6 @@ class Binding(Checker):
                 self.seconds.setdefault(uid, now - self._created[uid])
 
 
-class Relay:
-    """A relay to the API server that runs on a thread and can cut its connections. Use it as a context manager."""
-
-    def __init__(self, url: str) -> None:
-        self._relay = CuttableApiServer(int(url.rpartition(":")[2]))
-        self._running = self._relay.running()
-        self._loop = asyncio.new_event_loop()
-
-    @property
-    def port(self) -> int:
-        """Return the port of the relay."""
-        return self._relay.port
-
-    def __enter__(self) -> Self:
-        self._loop.run_until_complete(self._running.__aenter__())
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._running.__aexit__(None, None, None))
-
-    def cut(self) -> None:
-        """Abort every connection."""
-        self._loop.call_soon_threadsafe(self._relay.cut)
-
-
 @contextlib.contextmanager
 def meanwhile(events: Events, seconds: float) -> Iterator[None]:
     """Run events on another thread during the block, and wait for them to finish."""
@@ -169,6 +145,26 @@ def cut_often(relay: Relay) -> None:
         relay.cut()
 
 
+def hang_often(relay: Relay) -> None:
+    """Let the connections of both controllers hang repeatedly, without a reset."""
+    for _ in range(5):
+        time.sleep(10)
+        relay.freeze()
+
+
+def attack(cluster: Cluster, seconds: float) -> None:
+    """Let a tenant create many Pods with a floor, and change the floor of some of them as often as possible."""
+    api, ends = Api(cluster), time.monotonic() + seconds
+    deployments = f"/apis/apps/v1/namespaces/{_HOSTILE}/deployments"
+    while time.monotonic() < ends:
+        api.create(deployments, workload("hostile", 300, {ANNOTATION: "50%"}))
+        time.sleep(1)
+        pods = [f"{pods_in(_HOSTILE)}/{pod['metadata']['name']}" for pod in api.get(pods_in(_HOSTILE))["items"][:8]]
+        with patching(cluster, pods, _FLOOR):
+            time.sleep(8)
+        cluster.kubectl("delete", "deployment", "hostile", f"--namespace={_HOSTILE}", "--cascade=foreground")
+
+
 def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Relay, count: int) -> Iterator[Section]:
     """Run all measurements once, and yield the tables."""
     where = namespace(cluster, "bench-floor")
@@ -188,7 +184,7 @@ def measure(cluster: Cluster, running: Controllers, checker: Checker, relay: Rel
         title=f"From creation to binding, {_RATE} Pods a second", columns=("", "median ms", "p99 ms"), rows=cost
     )
     yield Section(title=f"{_AT_ONCE} Pods of one Deployment, until all are bound", columns=("", "s"), rows=large)
-    columns = ("", "events", "Pods assigned", "violations", "longest wait s")
+    columns = ("", "events", "Pods assigned", "not yet seen", "at most s", "violations", "longest wait s")
     rows = list(chaos(cluster, running, checker, relay, where, count))
     yield Section(title="While workloads change", columns=columns, rows=rows)
 
@@ -204,10 +200,18 @@ def chaos(
         report(name)
         happened, assigned, before = sum(events.happened.values()), checker.assigned, len(checker.violations)
         checker.longest_gate = 0.0
+        checker.behind.clear()
         work()
         checker.wait_until_none_is_gated(120)
-        now = sum(events.happened.values())
-        return name, now - happened, checker.assigned - assigned, len(checker.violations) - before, checker.longest_gate
+        return (
+            name,
+            sum(events.happened.values()) - happened,
+            checker.assigned - assigned,
+            len(checker.behind),
+            max(checker.behind, default=0.0),
+            len(checker.violations) - before,
+            checker.longest_gate,
+        )
 
     def during(seconds: float, work: Callable[[], object]) -> Callable[[], None]:
         def run() -> None:
@@ -221,6 +225,9 @@ def chaos(
     yield row("each leader killed", during(120 * share + 20, lambda: kill_each(running, 100 * share)))
     yield row("a leader paused", during(40, lambda: pause(running)))
     yield row("connections cut ten times", during(40, lambda: cut_often(relay)))
+    yield row("connections hang five times", during(60, lambda: hang_often(relay)))
+    namespace(cluster, _HOSTILE)
+    yield row("a hostile tenant", during(60, lambda: attack(cluster, 55)))
     yield row("the API server restarted", during(40, lambda: cluster.restart("kube-apiserver")))
     yield row("etcd restarted", during(40, lambda: cluster.restart("etcd")))
     yield row("both controllers gone", during(40, lambda: gone(running)))
@@ -233,25 +240,50 @@ def gone(running: Controllers) -> None:
     running.start()
 
 
+def starting_with_gated_pods(cluster: Cluster) -> Section:
+    """Measure controllers that start when many Pods wait. Without the webhook, the gate of a template stays."""
+    where = namespace(cluster, "bench-memory")
+    for number in range(_WAITING):
+        manifest = workload(f"m{number}", 1000, {ANNOTATION: "50%"})
+        manifest["spec"]["template"]["spec"]["schedulingGates"] = [{"name": ANNOTATION}]
+        cluster.kubectl.apply(manifest, arguments=(f"--namespace={where}",))
+    created = "--for=jsonpath={.status.replicas}=1000"
+    cluster.kubectl("wait", created, "deployments", "--all", f"--namespace={where}", "--timeout=600s")
+    with Checker(cluster) as checker:
+        while checker.gated() < 1000 * _WAITING:
+            time.sleep(0.1)
+        began = time.monotonic()
+        with controllers(cluster) as running:
+            checker.wait_until_none_is_gated(600)
+            taken = time.monotonic() - began
+            peak = max(peak_mib(process.pid) for process in running.processes)
+    rows = [("until all are assigned, s", taken), ("the peak memory of a controller, MiB", peak)]
+    return Section(title=f"Controllers start with {1000 * _WAITING:,} gated Pods", columns=("", ""), rows=rows)
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000, help="the number of random events without faults")
     options = parser.parse_args()
     harness.ROOM = 16
+    console = Console(width=120, highlight=False)
+    console.print(conditions(os.getloadavg()[0], VERSION))
     try:
         with start_cluster(find_or_build()) as cluster:
             populate(cluster.kubectl)
             make_room(cluster.kubectl)
-            with (
-                install_webhook(cluster),
-                Relay(cluster.credentials.url) as relay,
-                controllers(cluster, relay.port) as running,
-                Checker(cluster) as checker,
-            ):
-                time.sleep(5)
-                for section in measure(cluster, running, checker, relay, options.events):
-                    show(Console(), section)
+            with install_webhook(cluster):
+                with (
+                    Relay(cluster.credentials.url) as relay,
+                    controllers(cluster, relay.port) as running,
+                    Checker(cluster, _HOSTILE) as checker,
+                ):
+                    time.sleep(5)
+                    for section in measure(cluster, running, checker, relay, options.events):
+                        show(console, section)
+                cluster.kubectl("delete", "mutatingwebhookconfiguration", SERVICE)
+                show(console, starting_with_gated_pods(cluster))
     except BinariesError as problem:
         sys.exit(f"spotgate: {problem}")
     for violation in checker.violations[:20]:

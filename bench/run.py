@@ -64,16 +64,20 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def conditions(load: float, kubernetes: str = "") -> str:
+    """Return a line about the machine, its load before, and the version of a real API server."""
+    machine = f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.machine()}"
+    versions = f"{f'Kubernetes {kubernetes}, ' if kubernetes else ''}Python {platform.python_version()}"
+    return f"{versions}, {machine}; load average {load:.1f} before."
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="make only a few calls, to test the benchmark")
     options = parser.parse_args()
     console = Console(width=120, highlight=False)
-    console.print(
-        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}; load average {os.getloadavg()[0]:.1f} before."
-    )
+    console.print(conditions(os.getloadavg()[0]))
     with tempfile.TemporaryDirectory(prefix="spotgate-bench-") as folder:
         for section in measure(Path(folder), quick=options.quick):
             show(console, section)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,3 +99,9 @@ def _program(name: str) -> Path:
         return find_tools([name])[name]
     except BinariesError as error:
         raise without(error) from None
+
+
+def peak_mib(pid: int) -> float:
+    """Return the highest resident set size of a process so far."""
+    (peak,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(peak) / 1024

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import platform
 import re
 import resource
 import sys
@@ -25,11 +24,12 @@ from bench.chaos.load import MEANINGS, Load, Outcome, Tally
 from bench.chaos.scene import Fault, Scene
 from bench.chaos.service import REPLICAS, CuttableApiServer, Service
 from bench.figures import Section, percentile
-from bench.run import show
+from bench.run import conditions, show
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.kubectl import KubectlError
 from tests.controlplane.harness.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.harness.webhook import WebhookError, apply_base, apply_configurations
+from tests.programs import VERSION
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 
@@ -174,10 +174,7 @@ def main() -> None:
             tallies |= run(chosen, component, short=bool(options.short))
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
-    console.print(
-        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}; load average {before:.1f} before."
-    )
+    console.print(conditions(before, VERSION))
     show(console, table(tallies, rate=_SHORT_RATE if options.short else _RATE))
     for name, tally in tallies.items():
         for (write, outcome), message in tally.examples.items():

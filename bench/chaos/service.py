@@ -143,11 +143,13 @@ class Service:
 
 
 class CuttableApiServer:
-    """A relay to the API server that can cut its connections, like a network or a load balancer."""
+    """A relay to the API server that can cut or freeze its connections, like a network or a load balancer."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
         self._target = port
+        self._thawed = asyncio.Event()
+        self._thawed.set()
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @contextlib.asynccontextmanager
@@ -167,24 +169,36 @@ class CuttableApiServer:
         for writer in tuple(self._connections.values()):
             writer.transport.abort()
 
+    def freeze(self) -> None:
+        """Discard all further data of the current connections, but acknowledge it. New connections work."""
+        self._thawed.clear()
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
         self._connections[task] = writer
         task.add_done_callback(self._connections.pop)
         with contextlib.closing(writer.transport):
-            await _relay(reader, writer, self._target)
+            await _relay(reader, writer, self._target, self._thawed)
 
 
-async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Copy data in both directions between a connection and this port, until one side closes."""
+async def _relay(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int, thawed: asyncio.Event | None = None
+) -> None:
+    """Copy data in both directions between a connection and this port, until one side closes.
+
+    Discard data while ``thawed`` isn't set.
+    """
     try:
         target = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
         writer.transport.abort()
         return
     with contextlib.closing(target[1].transport):
-        copies = [asyncio.create_task(_copy(reader, target[1])), asyncio.create_task(_copy(target[0], writer))]
+        ways = ((reader, target[1]), (target[0], writer))
+        copies = [asyncio.create_task(_copy(*way, thawed)) for way in ways]
         try:
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -192,8 +206,9 @@ async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, por
                 copy.cancel()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, thawed: asyncio.Event | None) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
+            if thawed is None or thawed.is_set():
+                writer.write(data)
+                await writer.drain()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import sys
 from dataclasses import dataclass
 from math import nan
@@ -22,11 +21,12 @@ from bench.cluster.contenders import NOTHING, Contender, start_contenders
 from bench.cluster.load import Creates
 from bench.cluster.readings import calls_since, cpu_seconds, read_calls
 from bench.figures import Section, percentile
-from bench.run import show
+from bench.run import conditions, show
 from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.kubectl import KubectlError
 from tests.controlplane.harness.populate import CRDS, POOLS, wait_for_crds
 from tests.controlplane.harness.webhook import WebhookError
+from tests.programs import VERSION
 from webhook.capacity.placement.target import CAPACITY_LABEL
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
@@ -213,10 +213,7 @@ def main() -> None:
                 cells = measure(cluster, contenders, rounds=1 if quick else 7, share=0.05 if quick else 1)
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
-    console.print(
-        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}; load average {before:.1f} before."
-    )
+    console.print(conditions(before, VERSION))
     for section in sections(cells, contenders):
         show(console, section)
 

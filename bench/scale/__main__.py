@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import platform
 import re
 import ssl
 import subprocess
@@ -30,7 +29,7 @@ from bench import samples
 from bench.chaos.service import Replica
 from bench.cluster.readings import cpu_seconds
 from bench.figures import Section, percentile
-from bench.run import show
+from bench.run import conditions, show
 from bench.scale.objects import PROBE, PROBE_GROUP, Sizes
 from bench.scale.writer import PATHS
 from tests.controlplane.harness.api import Api
@@ -38,6 +37,7 @@ from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.kubectl import KubectlError
 from tests.controlplane.harness.populate import CRDS, wait_for_crds
 from tests.controlplane.harness.webhook import WebhookError, apply_base
+from tests.programs import VERSION
 from webhook.rehearse.controlplane.binaries import BinariesError, find_or_build, report
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
 from webhook.rehearse.controlplane.process import Process
@@ -316,10 +316,7 @@ def main() -> None:
         sys.exit("spotgate: the cluster could not be filled")
     except (BinariesError, ControlPlaneError, KubectlError, WebhookError) as error:
         sys.exit(f"spotgate: {error}")
-    console.print(
-        f"Python {platform.python_version()}, {len(os.sched_getaffinity(0))} cores, {platform.system()} "
-        f"{platform.machine()}; load average {before:.1f} before."
-    )
+    console.print(conditions(before, VERSION))
     show(console, table(measured, given.elsewhere))
 
 

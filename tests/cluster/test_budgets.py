@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.answers import Answer, Silence
 from tests.builders import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
@@ -78,26 +78,6 @@ def test_an_unreadable_budget_makes_budgets_unknown(tmp_path: Path, *, complete:
 # From an API server
 
 
-class Answer:
-    def __init__(self, items: list[Any]) -> None:
-        self._body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": items}).encode()
-
-    async def read(self) -> bytes:
-        return self._body
-
-
-class Silence:
-    """The lines of a watch without events."""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
-
-
-class Watch:
-    content = Silence()
-
-
 class Server(Api):
     """An API server with only PodDisruptionBudgets, which it may forbid to read."""
 
@@ -114,10 +94,13 @@ class Server(Api):
         if url.path == LIST and self.refuses:
             raise ApiError("403 Forbidden: poddisruptionbudgets.policy is forbidden", 403)
         if "watch" in url.query:
-            yield cast("aiohttp.ClientResponse", Watch())
+            yield cast("aiohttp.ClientResponse", Silence())
             return
         items = [{"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {}, "minAvailable": "50%"}}]
-        yield cast("aiohttp.ClientResponse", Answer(items if url.path == LIST else []))
+        yield cast(
+            "aiohttp.ClientResponse",
+            Answer({"metadata": {"resourceVersion": "1"}, "items": items if url.path == LIST else []}),
+        )
 
 
 @asynccontextmanager

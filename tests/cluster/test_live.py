@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.answers import Answer, Lines, Silence
 from tests.builders import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
@@ -51,14 +52,6 @@ def names(view: ClusterView) -> list[str]:
 
 
 # Fresh
-
-
-class Answer:
-    def __init__(self, body: object) -> None:
-        self._body = json.dumps(body).encode()
-
-    async def read(self) -> bytes:
-        return self._body
 
 
 class SlowServer(Api):
@@ -146,15 +139,12 @@ async def test_a_bug_in_a_reader_makes_the_pools_unknown() -> None:
 # Copies
 
 
-class Lines:
-    def __init__(self, *events: tuple[str, dict[str, Any]] | Exception) -> None:
-        self._events = events
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for event in self._events:
-            if isinstance(event, Exception):
-                raise event
-            yield json.dumps({"type": event[0], "object": event[1]}).encode()
+def lines(*events: tuple[str, dict[str, Any]] | Exception) -> Lines:
+    """Return the response to a watch with these events."""
+    return Lines(
+        event if isinstance(event, Exception) else json.dumps({"type": event[0], "object": event[1]}).encode()
+        for event in events
+    )
 
 
 class Script(Api):
@@ -173,12 +163,7 @@ class Script(Api):
             await asyncio.Event().wait()
         if isinstance(answer, Exception):
             raise answer
-        yield cast("aiohttp.ClientResponse", Watch(answer) if isinstance(answer, Lines) else answer)
-
-
-class Watch:
-    def __init__(self, lines: Lines) -> None:
-        self.content = lines
+        yield cast("aiohttp.ClientResponse", answer)
 
 
 def thing(name: str, version: str, text: str = "") -> dict[str, Any]:
@@ -208,7 +193,7 @@ async def mirror_of(script: Script, pace: Pace = HASTE) -> AsyncIterator[Mirror[
 async def test_a_copy_follows_every_event() -> None:
     script = Script(
         listing("1", thing("a", "1", "one"), thing("b", "1", "one")),
-        Lines(
+        lines(
             ("ADDED", thing("c", "2", "one")), ("MODIFIED", thing("a", "3", "two")), ("DELETED", thing("b", "4", "one"))
         ),
     )
@@ -220,7 +205,7 @@ async def test_a_copy_follows_every_event() -> None:
 
 @pytest.mark.parametrize("status", [0, 401, 429, 500, 502, 503])
 async def test_a_watch_resumes_after_a_transient_failure(status: int) -> None:
-    script = Script(listing("1", thing("a", "1")), Lines(bookmark("7"), ApiError("it failed", status)))
+    script = Script(listing("1", thing("a", "1")), lines(bookmark("7"), ApiError("it failed", status)))
     async with mirror_of(script) as mirror:
         await until(lambda: len(script.asked) == 3)
         assert script.asked == ["list", "watch from 1", "watch from 7"]
@@ -230,7 +215,7 @@ async def test_a_watch_resumes_after_a_transient_failure(status: int) -> None:
 
 async def test_state_that_a_starting_api_server_forbids_stays_known(written: io.BytesIO) -> None:
     refused = ApiError.refused(403, "things is forbidden: RBAC")
-    script = Script(listing("1", thing("a", "1", "one")), Lines(), refused, refused, refused, listing("2"), Lines())
+    script = Script(listing("1", thing("a", "1", "one")), lines(), refused, refused, refused, listing("2"), lines())
     async with mirror_of(script) as mirror:
         await until(lambda: mirror.known)
         await until(lambda: mirror.problem)
@@ -243,7 +228,7 @@ async def test_state_that_a_starting_api_server_forbids_stays_known(written: io.
 
 async def test_state_forbidden_for_long_is_unknown_until_allowed() -> None:
     refused = ApiError.refused(403, "things is forbidden: RBAC")
-    script = Script(listing("1"), Lines(), *[refused] * 1000)
+    script = Script(listing("1"), lines(), *[refused] * 1000)
     async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
         await until(lambda: mirror.known)
         await until(lambda: not mirror.known)
@@ -252,7 +237,7 @@ async def test_state_forbidden_for_long_is_unknown_until_allowed() -> None:
 
 async def test_only_consecutive_refusals_count() -> None:
     refused, gone = ApiError.refused(403, "no"), ApiError("connection refused")
-    script = Script(listing("1"), Lines(), *[refused, gone] * 500)
+    script = Script(listing("1"), lines(), *[refused, gone] * 500)
     async with mirror_of(script, replace(HASTE, forbidden=0.05)) as mirror:
         await until(lambda: len(script.asked) > 200)
         assert mirror.known
@@ -262,7 +247,7 @@ async def test_only_consecutive_refusals_count() -> None:
 async def test_a_watch_that_can_not_resume_lists_again(status: int) -> None:
     script = Script(
         listing("1", thing("a", "1")),
-        Lines(("ERROR", {"code": status, "message": "no"})),
+        lines(("ERROR", {"code": status, "message": "no"})),
         listing("9", thing("b", "9")),
     )
     async with mirror_of(script) as mirror:
@@ -274,7 +259,7 @@ async def test_a_watch_that_can_not_resume_lists_again(status: int) -> None:
 async def test_an_unreadable_object_does_not_end_the_watch(written: io.BytesIO) -> None:
     script = Script(
         listing("1"),
-        Lines(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}})),
+        lines(("ADDED", {"metadata": {"name": "a", "resourceVersion": "2"}})),
         listing("3", thing("a", "3", "mended")),
     )
     async with mirror_of(script) as mirror:
@@ -284,7 +269,7 @@ async def test_an_unreadable_object_does_not_end_the_watch(written: io.BytesIO) 
 
 
 async def test_a_problem_is_reported_until_it_is_resolved() -> None:
-    script = Script(ApiError("no way"), ApiError("no way"), listing("1"), Lines())
+    script = Script(ApiError("no way"), ApiError("no way"), listing("1"), lines())
     async with mirror_of(script) as mirror:
         await until(lambda: mirror.problem)
         assert (str(mirror.problem), mirror.known) == ("no way", False)
@@ -301,3 +286,26 @@ def test_pauses_double_up_to_a_maximum_with_jitter() -> None:
     for pause, middle in zip(pauses, [1, 2, 4, 8, 16, 30, 30, 30], strict=True):
         assert 0.5 * middle <= pause <= 1.5 * middle
     assert pauses != some(pace.pauses())
+
+
+async def test_a_copy_is_not_live_if_nothing_arrives_although_the_connection_stays_open() -> None:
+    pace = replace(HASTE, silence=0.05)
+    async with mirror_of(Script(listing("1"), Silence()), pace) as mirror:
+        await until(lambda: mirror.known)
+        assert mirror.live
+        await until(lambda: not mirror.live)
+        assert mirror.problem is None
+
+
+async def test_the_next_watch_follows_a_long_one_without_a_pause() -> None:
+    script = Script(listing("1"), *[lines(bookmark(str(version))) for version in range(2, 9)])
+    async with mirror_of(script, replace(HASTE, first=3600, steady=0)):
+        await until(lambda: script.asked[-1:] == ["watch from 8"])
+
+
+async def test_a_watch_that_ends_too_soon_is_followed_by_a_pause() -> None:
+    script = Script(listing("1"), lines(bookmark("2")), lines())
+    async with mirror_of(script, replace(HASTE, first=3600)):
+        await until(lambda: len(script.asked) == 2)
+        await asyncio.sleep(0.05)
+        assert script.asked == ["list", "watch from 1"]

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.cluster.source import PAGE, pages
 
 GONE = HTTPStatus.GONE
@@ -23,7 +23,6 @@ class Api:
 
     async def fetch(self, path: str) -> bytes:
         query = parse_qs(path.partition("?")[2])
-        assert query["limit"] == [str(PAGE)]
         token = query.get("continue", [""])[0]
         self.asked.append(token)
         answer = self.answers[token]
@@ -63,3 +62,27 @@ async def test_other_failures_end_the_list(error: ApiError, *, renew: bool) -> N
     api = Api({"": ([1], "a"), "a": error, "fresh": ([2], "")})
     with pytest.raises(ApiError):
         await read(api, renew=renew)
+
+
+@pytest.mark.parametrize("size", [1, 9, 13, 500, 900])
+async def test_pages_of_large_objects_have_fewer_objects(size: int) -> None:
+    stored, limits = list(range(1200)), []
+
+    async def fetch(path: str) -> bytes:
+        query = parse_qs(path.partition("?")[2])
+        limit, start = int(query["limit"][0]), int(query.get("continue", ["0"])[0])
+        if limit > size:
+            raise ApiError.refused(TOO_LARGE, "too large")
+        limits.append(limit)
+        end = start + limit
+        token = str(end) if end < len(stored) else ""
+        return msgspec.json.encode({"metadata": {"continue": token}, "items": stored[start:end]})
+
+    read = [msgspec.json.decode(raw) async for page in pages(fetch, "/api/v1/pods") for raw in page.items]
+    assert read == stored
+    assert max(limits) > min(size, PAGE) / 4  # it grows again
+
+
+async def test_one_object_that_is_too_large_is_an_error() -> None:
+    with pytest.raises(ApiError):
+        await read(Api({"": ApiError.refused(TOO_LARGE, "too large")}), renew=False)

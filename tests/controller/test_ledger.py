@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.builders import cks_pool, view_of
-from webhook.capacity.placement.floor import FLOOR_GATE, parse_floor
+from tests.builders import KARPENTER, cks_pool, other_pool, view_of
+from webhook.capacity.placement.floor import parse_floor
+from webhook.capacity.providers.pool import CapacityType
 from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
 from webhook.controller.pods import FloorPod
 from webhook.controller.run import Cluster
@@ -32,20 +33,18 @@ def gated(name: str, floor: str = "1", *, owner: str = OWNER) -> FloorPod:
         namespace="shop",
         name=name,
         uid=name,
-        version="1",
         created="2026-11-26T00:00:00Z",
         owner=owner,
         floor=parse_floor(floor),
-        gates=(FLOOR_GATE,),
+        gated=True,
         assigned="",
         node="",
         alive=True,
-        raw=b"{}",
     )
 
 
 def assigned(name: str, capacity: str, **more: object) -> FloorPod:
-    return replace(gated(name), gates=(), assigned=capacity, **more)
+    return replace(gated(name), gated=False, assigned=capacity, **more)
 
 
 def ledger_of(*pods: FloorPod) -> Ledger:
@@ -132,6 +131,25 @@ def test_an_unanswered_assignment_counts_until_it_is_sent_again() -> None:
     assert due(ledger) == [("b", SPOT)]
 
 
+def test_a_spot_assignment_is_not_sent_if_an_on_demand_pod_is_deleted_while_it_waits_for_its_turn() -> None:
+    kept, waiting = assigned("a", ON_DEMAND), gated("b")
+    ledger = ledger_of(kept, waiting)
+    (assignment,) = ledger.due(OWNER)
+    ledger.replace(kept, None)
+    assert not ledger.send(assignment)
+    assert due(ledger) == [("b", ON_DEMAND)]
+
+
+def test_a_pod_that_always_changes_is_released_alone() -> None:
+    ledger = ledger_of(gated("a"), gated("b"))
+    for _ in range(5):
+        (assignment,) = ledger.due(OWNER)
+        assert assignment == Assignment(gated("a"), ON_DEMAND)
+        ledger.send(assignment)
+        ledger.reopen(assignment.pod, conflict=True)
+    assert due(ledger) == [("a", RELEASE), ("b", ON_DEMAND)]
+
+
 def test_a_new_leader_counts_only_what_the_watch_shows() -> None:
     ledger = ledger_of(gated("a"), gated("b"))
     answer(ledger, ledger.due(OWNER))
@@ -189,7 +207,7 @@ class World:
             self.ledger.send(assignment)
             (self.ledger.confirm if answered else self.ledger.reopen)(assignment.pod)
             if accepted:
-                self.show(assignment.pod.name, replace(assignment.pod, gates=(), assigned=assignment.capacity))
+                self.show(assignment.pod.name, replace(assignment.pod, gated=False, assigned=assignment.capacity))
 
 
 @given(floors, events)
@@ -238,7 +256,11 @@ def test_an_orphaned_pod_no_longer_counts_for_its_owner() -> None:
 # Capacity of the cluster's nodes
 
 POOL = "compute.coreweave.com/node-pool"
-POOLS = view_of(cks_pool("cpu-spot", gpu=False), cks_pool("cpu", spot=False, gpu=False))
+CPU = cks_pool("cpu", spot=False, gpu=False)
+POOLS = view_of(cks_pool("cpu-spot", gpu=False), CPU)
+SPOT_POOL_DELETED = view_of(CPU)
+KARPENTER_POOL = other_pool(KARPENTER, "any", capacity=CapacityType.BOTH)
+"""Its spot nodes have a label."""
 
 
 class _State:
@@ -254,18 +276,30 @@ class _State:
     [
         (POOLS, "of-cpu", True),
         (POOLS, "of-spot", False),
-        (POOLS, "without-labels", True),
+        (POOLS, "of-unknown", False),
+        (POOLS, "without-labels", False),
         (POOLS, "gone", False),
+        (SPOT_POOL_DELETED, "of-cpu", True),
+        (SPOT_POOL_DELETED, "of-spot", False),
+        (view_of(shown=("cks",)), "of-spot", False),
+        (view_of(KARPENTER_POOL), "of-karpenter", True),
+        (view_of(KARPENTER_POOL), "spot-of-karpenter", False),
+        (view_of(KARPENTER_POOL), "without-labels", True),
+        (view_of(KARPENTER_POOL, CPU), "spot-of-karpenter", False),
+        (view_of(KARPENTER_POOL, CPU), "of-spot", False),
         (NOTHING_KNOWN, "of-cpu", False),
         (NOTHING_KNOWN, "of-spot", False),
     ],
 )
-def test_a_node_is_on_demand_only_if_the_node_and_pools_are_known(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
+def test_only_a_node_that_is_known_to_be_on_demand_counts(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
     cluster = Cluster(cast("Api", None), load_bundle(), lambda: None)
     cluster.state = _State(view)  # type: ignore[assignment]
     cluster.nodes.items = {
         ("", "of-cpu"): {POOL: "cpu"},
         ("", "of-spot"): {POOL: "cpu-spot"},
+        ("", "of-unknown"): {POOL: "deleted"},
         ("", "without-labels"): {},
+        ("", "of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "on-demand"},
+        ("", "spot-of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "spot"},
     }
     assert cluster.is_on_demand(node) is expected

@@ -29,6 +29,7 @@ LONGEST = (
     "install/install_page",
     SHARED[0],
     "floor/floor",
+    "floor/attacks",
     SHARED[2],
     "live",
     "install/chaos",

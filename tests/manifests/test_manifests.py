@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,13 @@ def test_the_rehearsal_role_lists_its_inputs_and_writes_only_results() -> None:
     assert {verb for rule in own["rules"] for verb in rule["verbs"]} == {"create", "patch"}
     (maps,) = (rule for rule in own["rules"] if rule["resources"] == ["configmaps"])
     assert (maps["resourceNames"], maps["verbs"]) == ([account["metadata"]["name"]], ["patch"])
+
+
+def test_the_controller_may_not_add_tolerations_that_providers_forbid() -> None:
+    policy, _ = yaml.safe_load_all((MANIFESTS / "components/on-demand-floor/admission.yaml").read_text())
+    variables = {variable["name"]: variable["expression"] for variable in policy["spec"]["variables"]}
+    forbidden = {taint.key for provider in load_bundle().providers.values() for taint in provider.never_tolerate}
+    assert re.findall(r"'(.*?)'", variables["neverTolerated"]) == sorted(forbidden)
 
 
 def test_the_certificate_must_be_for_the_service() -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.builders import cks_pool, decided, review, view_of
+from tests.builders import BUNDLE, cks_pool, decided, other_pool, review, view_of
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
+from webhook.capacity.providers.pool import CapacityType
+from webhook.kube.affinity import Tristate, admits, terms_of
+from webhook.kube.pod_decoding import decode_pod
+from webhook.model.patch import apply_all
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
+    from webhook.capacity.view import ClusterView
+    from webhook.kube.affinity import Term
     from webhook.model.decision import Decision
 
 JSON = dict[str, Any]
@@ -77,7 +85,64 @@ def workload(floor: str, kind: str) -> JSON:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_a_template_gets_only_tolerations(kind: str) -> None:
+def test_a_template_is_not_placed(kind: str) -> None:
     patch = decision_on(workload("2 + 20%", kind), Phase.MUTATE, RUNNING, patch_templates=True).patch
-    placing = [operation.path for operation in patch if operation.policy == "spot-placement"]
-    assert placing == ["/spec/template/spec/tolerations", "/spec/template/spec/tolerations/-"]
+    assert [operation.path for operation in patch if operation.policy == "spot-placement"] == []
+
+
+def on_demand(view: ClusterView) -> tuple[Term, ...]:
+    """Return the constraints of a Pod that the controller assigns to on-demand nodes."""
+    made = {**workload("1", "ReplicaSet")["spec"]["template"], "apiVersion": "v1", "kind": "Pod"}
+    patch = decided(review(made), Phase.MUTATE, view, assigned="on-demand").patch
+    spec = apply_all(patch, made)["spec"]
+    assert "tolerations" not in spec
+    return terms_of(decode_pod(msgspec.json.encode({"spec": spec})).spec)
+
+
+@pytest.mark.parametrize(
+    ("provider", "paid", "later"),
+    [
+        ("cks", {}, [{}]),
+        (
+            "gke",
+            {},
+            [
+                {"cloud.google.com/gke-spot": "true"},
+                {"cloud.google.com/gke-preemptible": "true"},
+            ],
+        ),
+        ("eks", {"eks.amazonaws.com/capacityType": "ON_DEMAND"}, [{"eks.amazonaws.com/capacityType": "SPOT"}]),
+        (
+            "karpenter",
+            {"karpenter.sh/capacity-type": "on-demand"},
+            [
+                {"karpenter.sh/capacity-type": "spot"},
+            ],
+        ),
+        ("aks", {}, [{"kubernetes.azure.com/scalesetpriority": "spot"}, {"kubernetes.azure.com/priority": "spot"}]),
+    ],
+)
+def test_an_on_demand_pod_cannot_run_in_a_spot_pool_that_is_created_later(
+    provider: str, paid: dict[str, str], later: list[dict[str, str]]
+) -> None:
+    facts = BUNDLE.providers[provider]
+    pools = (
+        other_pool(facts, "paid", capacity=CapacityType.ON_DEMAND, labels=paid),
+        other_pool(facts, "other", capacity=CapacityType.ON_DEMAND, labels=paid),
+    )
+    terms = on_demand(view_of(*pools, shown=(provider,)))
+    name = facts.pool_name_label
+    for pool in ("paid", "other"):
+        assert admits(terms, {name: pool, **paid}, absent=facts.marks) is Tristate.YES
+    for labels in later:
+        assert admits(terms, {name: "new", **labels}, absent=facts.marks) is Tristate.NO
+
+
+def test_the_assignment_label_is_removed_from_a_users_pod_and_kept_on_a_pod_of_a_workload() -> None:
+    label = {"spotgate.dev/assigned": "on-demand"}
+    bare: JSON = {"metadata": {"labels": {"app": "x", **label}}, "spec": {"containers": [{"name": "main"}]}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    owned = {**bare, "metadata": {**bare["metadata"], "ownerReferences": [owner]}}
+    for manifest, labels in ((bare, {"app": "x"}), (owned, {"app": "x", **label})):
+        patch = decided(review(manifest), Phase.MUTATE, RUNNING).patch
+        assert apply_all(patch, deepcopy(manifest))["metadata"]["labels"] == labels

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.answers import Answer, Silence
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Client, Known, bundle_of
 from webhook.cluster.api import Api, ApiError
 from webhook.kube.references import KINDS
@@ -39,14 +39,6 @@ def written() -> io.BytesIO:
     return file
 
 
-class Answer:
-    def __init__(self, body: object) -> None:
-        self._body = json.dumps(body).encode()
-
-    async def read(self) -> bytes:
-        return self._body
-
-
 class Gate(Api):
     """An API server without objects that answers while the gate is open."""
 
@@ -74,13 +66,6 @@ class Gate(Api):
             yield cast("aiohttp.ClientResponse", Silence())
         finally:
             self.watches -= of_policies
-
-
-class Silence:
-    @property
-    async def content(self) -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
 
 
 class Running:

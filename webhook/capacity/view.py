@@ -57,7 +57,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         oldest_kubelet: the (major, minor) version of the oldest kubelet; None if no Node is known.
         budgets: the PodDisruptionBudgets by namespace, without namespaces that have none; None if unknown.
         autoscalers: the autoscalers by namespace, from files only: a live cluster's autoscalers are not read.
-        floor_controller: whether `spotgate controller` runs, so that Pods can wait for it.
+        floor_controller: whether `spotgate controller` runs, so that Pods can wait for it; None if unknown.
         references: the objects that Pods name, by `webhook.kube.references.key_of`; others are unknown. In a live
             cluster, these are always the latest ones.
         ordinal_starts: the first ordinal of each StatefulSet that was read for a request, by ``namespace/name``.
@@ -76,7 +76,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     oldest_kubelet: tuple[int, int] | None = None
     budgets: Mapping[str, tuple[DisruptionBudget, ...]] | None = None
     autoscalers: Mapping[str, tuple[Autoscaler, ...]] = msgspec.field(default_factory=dict)
-    floor_controller: bool = False
+    floor_controller: bool | None = None
     references: Mapping[str, Reference] = msgspec.field(default_factory=dict)
     ordinal_starts: Mapping[str, int] = msgspec.field(default_factory=dict)
 

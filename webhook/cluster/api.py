@@ -41,6 +41,10 @@ T = TypeVar("T")
 
 JSON_TYPE: Final = "application/json"
 
+ANSWER_AT_MOST: Final = 16 * 1024 * 1024
+"""Bytes of one response to a GET, and of one event. etcd stores objects of 1.5 MiB, and JSON has up to six characters
+for one byte, so an object takes 9 MiB."""
+
 _MESSAGE_LENGTH: Final = 300
 """The maximum number of characters of an error message from the API server."""
 
@@ -52,6 +56,8 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 NO_ANSWER: Final = 0
 """The status of an `ApiError` without a response."""
+TOO_LARGE: Final = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+"""The status of an `ApiError` for a response that is too large to read."""
 
 
 class ApiError(Exception):
@@ -127,10 +133,15 @@ class Api:
         """
         return self._exchange("GET", path, patience, {"Accept": accept})
 
-    async def read(self, path: str, seconds: float, accept: str = JSON_TYPE) -> bytes:
-        """Return the body of the response to a GET, as `get` yields it."""
+    async def read(self, path: str, seconds: float, accept: str = JSON_TYPE, *, at_most: int = ANSWER_AT_MOST) -> bytes:
+        """Return the body of the response to a GET. Raise ApiError like `get`, or `TOO_LARGE`."""
         async with self.get(path, aiohttp.ClientTimeout(total=seconds), accept) as response:
-            return await response.read()
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > at_most:
+                    raise ApiError.refused(TOO_LARGE, f"the response has more than {at_most} bytes")
+            return bytes(body)
 
     async def find(self, path: str, kind: type[T], seconds: float) -> T | None:
         """Return the object at a path, or None if it doesn't exist. Raise ApiError like `get`."""
@@ -145,7 +156,8 @@ class Api:
     async def write(self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE) -> None:
         """Send a request like `send`, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
-            await response.read()
+            async for _ in response.content.iter_any():
+                pass
 
     def send(
         self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE
@@ -174,7 +186,7 @@ class Api:
             if error.status == HTTPStatus.UNAUTHORIZED:
                 await self._renew(client)
             raise
-        except ssl.SSLError as error:
+        except (ssl.SSLError, aiohttp.SocketTimeoutError) as error:  # if a watch hangs, idle connections may, too
             await self._renew(client)
             raise ApiError(str(error)) from error
         except TimeoutError as error:

@@ -59,11 +59,14 @@ class FloorFacts:
             self._renewed = monotonic()
 
     async def seen_from(self, view: ClusterView, request: Request, seconds: float) -> ClusterView:
-        """Return the view with the facts for the floor of the requested Pod. Without a floor, return the same view.
+        """Return the view with the facts for the floor of a Pod or a workload. Without a floor, return the same view.
 
         If the first ordinal can't be read within ``seconds``, it is unknown.
         """
-        if request.path != "pods" or request.operation != "CREATE" or _ANNOTATION not in bytes(request.object):
+        if _ANNOTATION not in bytes(request.object):
+            return view
+        view = msgspec.structs.replace(view, floor_controller=monotonic() - self._renewed < FRESH_SECONDS)
+        if request.path != "pods" or request.operation != "CREATE":
             return view
         starts = {}
         try:
@@ -75,8 +78,7 @@ class FloorFacts:
                     starts[f"{request.namespace}/{owner.name}"] = stored["spec"].get("ordinals", {}).get("start", 0)
         except (ApiError, msgspec.MsgspecError) as error:
             log.warning("can't read the first ordinal of a StatefulSet", problem=str(error))
-        runs = monotonic() - self._renewed < FRESH_SECONDS
-        return msgspec.structs.replace(view, floor_controller=runs, ordinal_starts=starts)
+        return msgspec.structs.replace(view, ordinal_starts=starts)
 
 
 class _Owned(msgspec.Struct):

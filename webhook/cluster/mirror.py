@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic
 import msgspec
 import structlog
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import ANSWER_AT_MOST, ApiError
 from webhook.cluster.source import T, metadata_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Pace:
     Attributes:
         first: the pause after the first failure. It doubles each time, with jitter so that replicas don't synchronize.
         most: the longest pause, and the interval to look for a resource that the cluster doesn't have.
-        steady: the length of a watch after which pauses start at `first` again.
+        steady: the length of a watch after which the next one starts without a pause.
         answer: the timeout of a request other than a watch. The API server waits 3 s for spotgate's webhooks.
         watch: the length of a watch; client-go uses five to ten minutes.
         silence: the time without data after which a connection counts as lost. The API server sends a bookmark every
@@ -132,18 +132,30 @@ class Mirror(Generic[T]):
                 pauses = self._pace.pauses()
             await asyncio.sleep(next(pauses))
 
+    @property
+    def live(self) -> bool:
+        """Return whether the watch works. It is known to for `silence`, if `watch` is shorter."""
+        return self.problem is None and monotonic() - self.heard < self._pace.silence
+
     async def _follow(self) -> None:
-        """List the objects if needed, then watch until the watch ends."""
+        """List the objects if needed, then watch until a watch ends too soon."""
         if not self._resource_version and not await self._list():
             return
+        began = -math.inf
+        while monotonic() - began > self._pace.steady:
+            began = monotonic()
+            await self._watch()
+
+    async def _watch(self) -> None:
         seconds = self._pace.watch * random.uniform(1, 1.5)  # noqa: S311 - no secret
         async with self.source.watch(
             self._api, self._version, self._resource_version, seconds=seconds, silence=self._pace.silence
         ) as lines:
             self._succeeded()
-            async for line in lines:
+            while line := await lines.readline(max_line_length=ANSWER_AT_MOST):
                 self.heard = monotonic()
                 self._take(line)
+            self.heard = monotonic()
 
     async def _list(self) -> bool:
         """List the objects. Return False if the cluster doesn't have the resource."""

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.cluster.api import JSON_TYPE, TOO_LARGE, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -164,6 +164,8 @@ class _Object(msgspec.Struct):
 
 PAGE: Final = 500
 """The maximum number of objects in one response; kubectl uses the same number."""
+_FEWER: Final = 4
+"""How many times fewer objects to request if a page is too large to read."""
 
 
 class ListMeta(msgspec.Struct):
@@ -183,16 +185,21 @@ class ObjectPage(msgspec.Struct):
 async def pages(
     fetch: Callable[[str], Awaitable[bytes]], path: str, query: Mapping[str, str] | None = None, *, renew: bool = False
 ) -> AsyncIterator[ObjectPage]:
-    """Yield all objects of a resource, `PAGE` at a time, in the order of namespaces and names.
+    """Yield all objects of a resource, at most `PAGE` at a time, in the order of namespaces and names.
 
-    With ``renew``, continue after the last object if the continue token expires (410, after about five minutes). Later
-    pages then show a later state, so don't start a watch from it. Raise ApiError if the objects can't be listed.
+    Request fewer if they are too large for one response. With ``renew``, continue after the last object if the continue
+    token expires (410, after about five minutes). Later pages then show a later state, so don't start a watch from it.
+    Raise ApiError if the objects can't be listed.
     """
-    parameters = {"limit": str(PAGE), **(query or {})}
+    parameters, limit = dict(query or {}), PAGE
     while True:
         try:
-            page = msgspec.json.decode(await fetch(f"{path}?{urlencode(parameters)}"), type=ObjectPage)
+            body = await fetch(f"{path}?{urlencode({'limit': limit, **parameters})}")
+            page = msgspec.json.decode(body, type=ObjectPage)
         except ApiError as error:
+            if error.status == TOO_LARGE and limit > 1:
+                limit = max(1, limit // _FEWER)
+                continue
             if not renew or error.status != HTTPStatus.GONE or error.continue_token in {"", parameters.get("continue")}:
                 raise
             parameters["continue"] = error.continue_token
@@ -200,4 +207,5 @@ async def pages(
         yield page
         if not page.metadata.continue_:
             return
+        limit = min(PAGE, 2 * limit)
         parameters["continue"] = page.metadata.continue_

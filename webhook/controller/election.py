@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 LEASE_SECONDS: Final = 10
-"""The duration of the Lease. Without a renewal, another candidate becomes the leader. A Pod waits at most 13 s."""
+"""The duration of the Lease. Without a renewal, another candidate becomes the leader."""
 RENEW_SECONDS: Final = 7
 """A leader that can't renew for this time steps down."""
 RETRY_SECONDS: Final = 2
@@ -39,11 +39,11 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
-    """The Lease of one candidate, which isn't renewed while Pods wait for too long.
+    """The Lease of one candidate. It says that a leader is alive and sees the cluster.
 
     Args:
         client: returns the client with the newest credentials.
-        may_renew: returns whether the leader may renew its Lease.
+        may_renew: returns whether the candidate sees the cluster, and so may acquire or renew the Lease.
     """
 
     def __init__(self, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]) -> None:
@@ -57,7 +57,8 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
     @property
     def leads(self) -> bool:
         """Return whether this candidate has renewed the Lease within `ACT_SECONDS`, by the local clock."""
-        return monotonic() - self.renewed < ACT_SECONDS
+        alive = self.leading is None or not self.leading.done()
+        return alive and monotonic() - self.renewed < ACT_SECONDS
 
     async def get(self, name: str, namespace: str) -> Any:
         """Return whether the Lease exists, with its record or the error.
@@ -76,14 +77,14 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
         return await self._write(self.api_instance.create_namespaced_lease(namespace, lease))
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        """Renew or acquire the Lease. Return whether that succeeded."""
-        if self.renewed > -math.inf and not self._may_renew():  # also if it has expired: another candidate must take it
+        """Renew or acquire the Lease. Return whether that succeeded, which needs a view of the cluster."""
+        if not self._may_renew() or (self.leading is not None and self.leading.done()):
             return False
         return await self._write(super().update(name, namespace, updated_record))
 
     async def release(self) -> None:
         """Stop leading and release the Lease, so that the next leader doesn't wait for it to expire."""
-        led, self.renewed = self.leads, -math.inf
+        led, self.renewed = self.renewed > -math.inf, -math.inf
         if self.leading is not None:
             self.leading.cancel()
             await asyncio.wait([self.leading])

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
-from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, FLOOR_GATE, ON_DEMAND_COST
-from webhook.cluster.api import ApiError
+from webhook.capacity.placement.floor import (
+    ASSIGNED_LABEL,
+    DELETION_COST,
+    FLOOR_ANNOTATION,
+    FLOOR_GATE,
+    ON_DEMAND_COST,
+)
+from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE
+from webhook.controller.pods import StoredPod, floor_pod
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
+    from webhook.cluster.api import Api, Body
     from webhook.controller.ledger import Assignment, Ledger
     from webhook.controller.metrics import ControllerMetrics
     from webhook.controller.pods import FloorPod
@@ -31,21 +39,31 @@ if TYPE_CHECKING:
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
 _PLACING: Final = (*_SELECTING, "/spec/tolerations")
 """The fields that the API server allows clients to change in a gated Pod."""
+_FLOOR: Final = f"/metadata/annotations/{FLOOR_ANNOTATION.replace('/', '~1')}"
 _AT_ONCE: Final = 32
 """The maximum number of concurrent PATCHes. About 10 saturate an API server; more hide the latency of its webhooks."""
+_AT_ONCE_OF_NAMESPACE: Final = 16
+"""The maximum number of concurrent PATCHes in one namespace, so that its Pods leave places for others."""
+_POD_AT_MOST: Final = 2 * 1024 * 1024
+"""Bytes of a Pod that is placed: the webhook decides about objects up to this size. A larger one is only released. So
+`_AT_ONCE` Pods take at most 128 MiB, two copies of each."""
 _TIMEOUT: Final = 5.0
 _PAUSE_SECONDS: Final = 0.25
 """Seconds before a retry after a lost response or a changed Pod. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 4.0
-_REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY})
+_REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY, TOO_LARGE})
 """The status codes after which the same PATCH would fail again."""
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
 """The status codes for a Pod that has changed (maybe by this PATCH) or is deleted. The watch shows which."""
 _INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
-"""The text of a 422 for a JSON Patch that removes a missing field: the gate is already removed."""
+"""The text of a 422 for a JSON Patch with a failed test: the Pod, its floor, or its gate has changed."""
 _UNAUTHORIZED: Final = 'is forbidden: User "'
 """The text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
+_PATIENCE: Final = 10.0
+"""Seconds after which a leader without permission to assign Pods gives up, so that the webhook gates no more Pods. No
+tenant can cause this, unlike the other reasons why a Pod waits."""
 _PATCH_TYPE: Final = "application/json-patch+json"
+_MERGE_TYPE: Final = "application/strategic-merge-patch+json"
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -69,6 +87,7 @@ class Leader:
         self._wake = asyncio.Event()
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(_AT_ONCE)
+        self._places_of: dict[str, asyncio.Semaphore] = {}
 
     def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
         """Handle a change of one Pod that the watch reports."""
@@ -83,6 +102,7 @@ class Leader:
         log.info("leading")
         self._ledger.reset()
         self._at_work.clear()
+        self._places_of = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
         self._changed = dict.fromkeys(self._ledger.owners)
         self._wake.set()
         async with asyncio.TaskGroup() as group:
@@ -105,15 +125,24 @@ class Leader:
         del self._at_work[owner]
 
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
-        """Send one assignment. Return False if it failed and must be retried."""
+        """Send one assignment. Return False if it failed and must be retried. Raise ApiError to end the leadership."""
         pod, capacity = assignment.pod, assignment.capacity
-        async with self._places:
-            if not leads() or not self._ledger.send(assignment):
-                return True
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        async with self._places_of[pod.namespace], self._places:
             try:
-                await self._patch(pod, self._operations(pod, capacity))
+                patch: Body = _releasing(pod)
+                if capacity != RELEASE:
+                    stored = await self._api.read(path, _TIMEOUT, at_most=_POD_AT_MOST)
+                    patch = self._operations(pod, capacity, stored)
+                if not leads() or not self._ledger.send(assignment):
+                    return True
+                media_type = _MERGE_TYPE if capacity == RELEASE else _PATCH_TYPE
+                await self._api.write("PATCH", path, patch, _TIMEOUT, media_type)
             except ApiError as error:
                 self._failed(assignment, error)
+                return False
+            except Exception as error:  # noqa: BLE001 - a Pod that spotgate can't handle must not stop the others
+                self._failed(assignment, ApiError(f"a bug in spotgate: {error!r}", HTTPStatus.BAD_REQUEST))
                 return False
         waited = self._ledger.confirm(pod)
         self._metrics.waited.observe(waited)
@@ -121,6 +150,8 @@ class Leader:
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
         pod = assignment.pod
+        if _UNAUTHORIZED in str(error) and self._ledger.oldest() > _PATIENCE:
+            raise error
         changed = error.status in _CHANGED or _INAPPLICABLE in str(error)
         refused = error.status in _REFUSALS and not changed and _UNAUTHORIZED not in str(error)
         if not changed:
@@ -129,33 +160,42 @@ class Leader:
         if refused:
             self._ledger.refuse(pod)
         else:
-            self._ledger.reopen(pod)
+            self._ledger.reopen(pod, conflict=changed and error.status != HTTPStatus.NOT_FOUND)
 
-    def _operations(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
-        """Return the JSON Patch of an assignment. The API server rejects it if the Pod has changed."""
-        gate = pod.gates.index(FLOOR_GATE)
+    def _operations(self, pod: FloorPod, capacity: str, raw: bytes) -> list[dict[str, Any]]:
+        """Return the JSON Patch of an assignment. The API server rejects it if the Pod's floor or gate has changed.
+
+        ``raw`` is the stored Pod. Raise ApiError if it isn't the Pod of the assignment.
+        """
+        stored = msgspec.json.decode(raw, type=StoredPod)
+        metadata, current = stored.metadata, floor_pod(stored)
+        if current is None or current.uid != pod.uid or not current.gated:
+            raise ApiError.refused(HTTPStatus.NOT_FOUND, "the Pod no longer waits")
+        if (current.owner, current.floor) != (pod.owner, pod.floor) or metadata.annotations is None:
+            raise ApiError.refused(HTTPStatus.CONFLICT, "the owner or the floor of the Pod has changed")
+        gate = f"/spec/schedulingGates/{stored.gates.index(FLOOR_GATE)}"
         operations: list[dict[str, Any]] = [
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": pod.version},
-            {"op": "remove", "path": f"/spec/schedulingGates/{gate}"},
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": _FLOOR, "value": metadata.annotations[FLOOR_ANNOTATION]},
+            {"op": "test", "path": f"{gate}/name", "value": FLOOR_GATE},
+            {"op": "remove", "path": gate},
         ]
-        if capacity == RELEASE:
-            return operations
-        placing = [operation for operation in self._decide(pod, capacity) if operation["path"].startswith(_PLACING)]
+        decided = self._decide(pod, capacity, raw)
+        placing = [operation for operation in decided if operation["path"].startswith(_PLACING)]
         if not any(operation["path"].startswith(_SELECTING) for operation in placing):
             where = f"{pod.namespace}/{pod.name}"
             log.warning("no policy places the Pod: it is only released", pod=where, to=capacity)
             return operations
-        metadata = msgspec.json.decode(pod.raw)["metadata"]
+        if not metadata.labels:
+            operations.append({"op": "add", "path": "/metadata/labels", "value": {}})
         marks = [("labels", ASSIGNED_LABEL, capacity)]
-        if capacity == ON_DEMAND and DELETION_COST not in (metadata.get("annotations") or {}):
+        if capacity == ON_DEMAND and DELETION_COST not in metadata.annotations:
             marks.append(("annotations", DELETION_COST, ON_DEMAND_COST))
         for member, key, value in marks:
-            if not metadata.get(member):
-                operations.append({"op": "add", "path": f"/metadata/{member}", "value": {}})
             operations.append({"op": "add", "path": f"/metadata/{member}/{key.replace('/', '~1')}", "value": value})
-        return [*placing, *operations]
+        return [*operations, *placing]
 
-    def _decide(self, pod: FloorPod, capacity: str) -> list[dict[str, Any]]:
+    def _decide(self, pod: FloorPod, capacity: str, raw: bytes) -> list[dict[str, Any]]:
         """Return the patch operations of the webhook's policies for a Pod with this assignment."""
         request = Request(
             uid=pod.uid,
@@ -164,7 +204,7 @@ class Leader:
             resource=GroupVersionResource("", "v1", "pods"),
             name=pod.name,
             namespace=pod.namespace,
-            object=msgspec.Raw(pod.raw),
+            object=msgspec.Raw(raw),
             user_info=UserInfo("system:serviceaccount:kube-system:replicaset-controller"),
         )
         view = self._view()
@@ -181,7 +221,8 @@ class Leader:
             log.error("policy failed", pod=f"{pod.namespace}/{pod.name}", problem=str(failure), where=failure.where)
         return [operation.as_json() for operation in decision.patch]
 
-    async def _patch(self, pod: FloorPod, operations: list[dict[str, Any]]) -> None:
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-        async with self._api.send("PATCH", path, operations, _TIMEOUT, _PATCH_TYPE) as response:
-            await response.read()
+
+def _releasing(pod: FloorPod) -> dict[str, Any]:
+    """Return the strategic merge patch that only removes the gate. No other change of the Pod conflicts with it."""
+    gate = {"$patch": "delete", "name": FLOOR_GATE}
+    return {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [gate]}}

@@ -6,6 +6,7 @@ an assignment to on-demand counts after the API server accepts it, and an assign
 
 from __future__ import annotations
 
+from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,8 @@ ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RELEASE: Final = ""
 """An assignment that only removes the gate."""
+_CONFLICTS_AT_MOST: Final = 5
+"""The number of conflicts after which a Pod is only released. With the pauses of the leader, they take 4 s."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -44,6 +47,7 @@ class Ledger:
         self._answered: set[str] = set()
         self._open: set[str] = set()
         self._refused: set[str] = set()
+        self._conflicts: Counter[str] = Counter()
 
     def replace(self, before: FloorPod | None, after: FloorPod | None) -> str:
         """Handle a change of one Pod that the watch reports. Return the UID of its owner.
@@ -71,6 +75,7 @@ class Ledger:
     def _forget(self, uid: str) -> None:
         self._waiting_since.pop(uid, None)
         self._sent.pop(uid, None)
+        self._conflicts.pop(uid, None)
         for uids in (self._answered, self._open, self._refused):
             uids.discard(uid)
 
@@ -114,14 +119,24 @@ class Ledger:
         return pod.assigned == ON_DEMAND
 
     def send(self, assignment: Assignment) -> bool:
-        """Record that an assignment is sent. Return False if the Pod has been assigned or deleted in the meantime."""
+        """Record that an assignment is sent. Return False if it is no longer due: Pods or Nodes have changed."""
         pod = assignment.pod
-        current = self._pods.get(pod.owner, {}).get(pod.uid)
-        if current is None or not (current.gated and current.alive):
+        if not self._is_still_due(pod, assignment.capacity):
             return False
         self._sent[pod.uid] = assignment.capacity
         self._open.discard(pod.uid)
         return True
+
+    def _is_still_due(self, pod: FloorPod, capacity: str) -> bool:
+        siblings = self._pods.get(pod.owner, {})
+        current = siblings.get(pod.uid)
+        if current is None or not (current.gated and current.alive):
+            return False
+        if capacity != SPOT or pod.floor is None:
+            return True
+        others = [other for other in siblings.values() if other.alive and other.uid != pod.uid]
+        count = 1 + sum(1 for other in others if self._is_settled(other))
+        return sum(1 for other in others if self._is_kept(other)) >= pod.floor.need(count)
 
     def confirm(self, pod: FloorPod) -> float:
         """Record that the API server has accepted the assignment. Return the seconds that the Pod waited."""
@@ -131,9 +146,17 @@ class Ledger:
             self._forget(pod.uid)
         return waited
 
-    def reopen(self, pod: FloorPod) -> None:
-        """Record that the result of an assignment is unknown. The assignment still counts, and is due again."""
-        self._open.add(pod.uid)
+    def reopen(self, pod: FloorPod, *, conflict: bool = False) -> None:
+        """Record that the result of an assignment is unknown. The assignment still counts, and is due again.
+
+        A Pod that changes too often at the time of its assignment (``conflict``) is due for release only.
+        """
+        if pod.uid in self._sent:
+            self._open.add(pod.uid)
+        if conflict and pod.uid in self._waiting_since:
+            self._conflicts[pod.uid] += 1
+            if self._conflicts[pod.uid] >= _CONFLICTS_AT_MOST:
+                self.refuse(pod)
 
     def refuse(self, pod: FloorPod) -> None:
         """Record that the API server rejects the assignment. The Pod is due for release only."""

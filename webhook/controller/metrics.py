@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from webhook.controller.ledger import Ledger
 
 _BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""In seconds. A Pod waits for tens of milliseconds, or for about 13 s if the leader dies."""
+"""In seconds. A Pod waits for tens of milliseconds, or until another leader is elected."""
 
 
 class ControllerMetrics:
@@ -50,4 +50,4 @@ class _StateCollector(Collector):
         yield pods
         oldest = "For how long the Pod that waits longest has waited."
         yield GaugeMetricFamily("spotgate_floor_oldest_gate_seconds", oldest, value=self._ledger.oldest())
-        yield GaugeMetricFamily("spotgate_floor_leader", "1 for the leader.", value=self._leads())
+        yield GaugeMetricFamily("spotgate_floor_leader", "1 for a leader that sees the cluster.", value=self._leads())

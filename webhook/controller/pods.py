@@ -21,46 +21,39 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One Pod of a workload with a floor.
+    """One Pod of a workload with a floor. It keeps no text of any length, so that a Pod takes at most 2 KiB.
 
     Attributes:
         owner: the namespace and UID of the ReplicaSet. The namespace excludes owners in other namespaces.
         floor: the floor; None if there is no valid one, so that the Pod is only released.
-        gates: the names of the scheduling gates.
+        gated: whether the Pod waits for the controller.
         assigned: the value of the assignment label: ``on-demand``, ``spot``, or empty.
         node: the name of the Pod's Node; empty if the Pod isn't bound.
         alive: whether the Pod is neither terminating nor finished.
-        raw: the whole Pod as JSON while it has the gate; else empty.
     """
 
     namespace: str
     name: str
     uid: str
-    version: str
     created: str
     owner: str
     floor: Floor | None
-    gates: tuple[str, ...]
+    gated: bool
     assigned: str
     node: str
     alive: bool
-    raw: bytes
-
-    @property
-    def gated(self) -> bool:
-        """Return whether the Pod waits for the controller."""
-        return FLOOR_GATE in self.gates
 
 
 class _Owner(OwnerReference, frozen=True):
     uid: str = ""
 
 
-class _Metadata(msgspec.Struct):
+class StoredMetadata(msgspec.Struct):
+    """The metadata that the controller reads."""
+
     name: str
     namespace: str
     uid: str
-    resourceVersion: str
     creationTimestamp: str = ""
     deletionTimestamp: str | None = None
     labels: dict[str, str] | None = None
@@ -77,13 +70,20 @@ class _Status(msgspec.Struct):
     phase: str = ""
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
+class StoredPod(msgspec.Struct):
+    """The parts of a Pod that the controller reads."""
+
+    metadata: StoredMetadata
     spec: _Spec
     status: _Status = msgspec.field(default_factory=_Status)
 
+    @property
+    def gates(self) -> list[str]:
+        """Return the names of the scheduling gates."""
+        return [gate.name for gate in self.spec.schedulingGates or ()]
 
-_decoder: Final = msgspec.json.Decoder(_Pod)
+
+_decoder: Final = msgspec.json.Decoder(StoredPod)
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
@@ -91,27 +91,28 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
     text = bytes(raw)
     if _MARK not in text:
         return None
-    pod = _decoder.decode(text)
-    metadata, spec = pod.metadata, pod.spec
-    gates = tuple(gate.name for gate in spec.schedulingGates or ())
+    return floor_pod(_decoder.decode(text))
+
+
+def floor_pod(pod: StoredPod) -> FloorPod | None:
+    """Return the parts of a Pod that floors depend on, or None if the Pod has neither a floor nor the gate."""
+    metadata, gated = pod.metadata, FLOOR_GATE in pod.gates
     owner = next((reference for reference in metadata.ownerReferences or () if reference.controller), None)
     counted = owner is not None and owner.group_kind == "ReplicaSet.apps"
     floor = parse_floor((metadata.annotations or {}).get(FLOOR_ANNOTATION, "")) if counted else None
-    if floor is None and FLOOR_GATE not in gates:
+    if floor is None and not gated:
         return None
     return FloorPod(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        version=metadata.resourceVersion,
         created=metadata.creationTimestamp,
         owner=f"{metadata.namespace}/{owner.uid if owner is not None else ''}",
         floor=floor,
-        gates=gates,
+        gated=gated,
         assigned=(metadata.labels or {}).get(ASSIGNED_LABEL, ""),
-        node=spec.nodeName or "",
+        node=pod.spec.nodeName or "",
         alive=metadata.deletionTimestamp is None and pod.status.phase not in _ENDED,
-        raw=text if FLOOR_GATE in gates else b"",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from webhook.capacity.placement.floor import excluding_spot
+from webhook.capacity.placement.floor import on_demand_only
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.view import FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
@@ -23,6 +23,7 @@ from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import all_pods, node_labels
 from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.kube.selectors import holds
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN
 from webhook.server.app import Snapshot
@@ -42,11 +43,9 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Requirement
     from webhook.server.serve import Address
 
-PATIENCE_SECONDS: Final = 10.0
-"""If a Pod waits longer, the leader stops renewing its Lease, so that the webhook gates no more Pods."""
-
-_PACE: Final = Pace(most=4)
-"""Gated Pods wait while the leader can't watch, so it retries sooner than the webhook."""
+_PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
+"""Gated Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch
+after 4 or 5 s. So a connection without data for 6 s hangs, and the leader no longer sees the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +88,20 @@ class Cluster:
     def __init__(self, api: Api, bundle: Bundle, changed: Callable[[], None]) -> None:
         self._bundle = bundle
         self._seen: ClusterView | None = None
-        self._excluding: tuple[Requirement, ...] = ()
+        self._on_demand: tuple[Requirement, ...] = ()
         self.state = LiveState(api, bundle.providers)
         self.nodes: Mirror[Mapping[str, str]] = Mirror(api, node_labels(), _PACE, changed)
 
     def is_on_demand(self, name: str) -> bool:
-        """Return whether the Node isn't spot. Return False if the Node or the node pools are unknown."""
+        """Return whether the Node is known to be on demand: an on-demand Pod can be scheduled there."""
         labels, view = self.nodes.items.get(("", name)), self.state.view()
         if labels is None or view.pools is None:
             return False
         if view is not self._seen:
             providers = self._bundle.providers
-            self._seen, self._excluding = view, excluding_spot(supply_of(view, providers), in_play(view, providers))
-        return all(labels.get(requirement.key) not in (requirement.values or ()) for requirement in self._excluding)
+            here = [providers[name] for name in in_play(view, providers)]
+            self._seen, self._on_demand = view, on_demand_only(supply_of(view, providers), here)
+        return all(holds(need.operator, labels.get(need.key), need.values or ()) for need in self._on_demand)
 
 
 async def _run(options: ControllerOptions, policies: Reloader, listener: socket.socket) -> None:
@@ -116,7 +116,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     cluster = Cluster(api, bundle, changed)
     ledger = Ledger(cluster.is_on_demand)
     lock: list[Lock] = []
-    metrics = ControllerMetrics(ledger, lambda: bool(lock) and lock[0].leads)
+    metrics = ControllerMetrics(ledger, lambda: bool(lock) and lock[0].leads and sees())
     leader = Leader(api, bundle.index, cluster.state.view, ledger, metrics)
     pods = Mirror(api, all_pods(), _PACE, changed, leader.take)
     runner = await serve_registry(listener, metrics.registry)
@@ -124,7 +124,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
 
     def sees() -> bool:
         """Return whether the counts are current. Without a watch, deleted Pods would still count."""
-        return pods.problem is None and cluster.nodes.problem is None
+        return pods.live and cluster.nodes.live
 
     async def lead(held: Lock) -> None:
         lock[:] = [held]
@@ -133,11 +133,7 @@ async def _run(options: ControllerOptions, policies: Reloader, listener: socket.
     async def be_candidate() -> None:
         await cluster.state.synced()
         await known.wait()
-        await elect(options.namespace, lambda: api.client, lead, may_renew)
-
-    def may_renew() -> bool:
-        # A leader that can't watch Pods doesn't know whether Pods wait.
-        return sees() and ledger.oldest() < PATIENCE_SECONDS
+        await elect(options.namespace, lambda: api.client, lead, sees)
 
     def end(_: Snapshot | None = None) -> None:
         for task in tasks:

@@ -146,6 +146,12 @@ class PodEditor:
             others = [gate for gate in self.pod.spec.schedulingGates or () if gate.name != name]
             self._set(self.pod.spec, "schedulingGates", path, others)
 
+    def remove_label(self, key: str) -> None:
+        """Remove a label, which must exist."""
+        metadata = self.pod.metadata
+        others = {name: value for name, value in (metadata.labels or {}).items() if name != key}
+        self._set(metadata, "labels", "/metadata/labels", others)
+
     def set_grace(self, seconds: int) -> None:
         """Set ``terminationGracePeriodSeconds``. Overwrite any existing value."""
         self._set(self.pod.spec, "terminationGracePeriodSeconds", "/spec/terminationGracePeriodSeconds", seconds)

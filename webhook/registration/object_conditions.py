@@ -145,6 +145,9 @@ class ObjectConditions:
         if concern.images:
             one_of = _text("container.?image.orValue('')", Keys(containing=concern.images))
             yield from _list_has("pod.?spec.?containers", "container", one_of)
+        if concern.gates:
+            one_of = f"gate.?name.orValue('') in {literal(sorted(concern.gates))}"
+            yield from _list_has("pod.?spec.?schedulingGates", "gate", one_of)
         if concern.node_name:
             yield f"({RESOURCE} != '/pods' || request.operation == 'CREATE') && pod.?spec.?nodeName.orValue('') != ''"
 

@@ -39,6 +39,7 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
             the Pod prefers some nodes.
         tolerations: a Pod tolerates taints with these keys, except the taints that every Pod tolerates by default.
         images: the image name of a container contains one of these texts.
+        gates: a Pod has a scheduling gate with one of these names.
         node_name: a Pod is created with ``spec.nodeName``.
         in_spot_namespaces: every Pod in a namespace with a capacity label.
     """
@@ -49,6 +50,7 @@ class Concern(msgspec.Struct, frozen=True, kw_only=True):
     selectors: bool = False
     tolerations: Keys = Keys()
     images: frozenset[str] = frozenset()
+    gates: frozenset[str] = frozenset()
     node_name: bool = False
     in_spot_namespaces: bool = False
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from multidict import CIMultiDict
 
 from certs.authority import KeyPair, create_authority, issue_leaf
+from tests.answers import Answer as JsonAnswer
 from webhook import __version__
 from webhook.cluster.api import Api, ApiError
 from webhook.engine.bundle import load_bundle
@@ -212,18 +213,15 @@ class RecordedApi(Api):
         return _Response(answer)
 
 
-class _Response:
+class _Response(JsonAnswer):
     """The part of a response that doctor reads."""
 
     def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.body.encode())
         self.headers = CIMultiDict([("Date", answer.date), *(("Warning", warning) for warning in answer.warnings)])
-        self._body = answer.body
-
-    async def read(self) -> bytes:
-        return self._body.encode()
 
     async def text(self) -> str:
-        return self._body
+        return self._body.decode()
 
 
 def _base64(content: bytes) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import random
+import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builders import deployment, labeled
 from tests.controlplane.floor.harness import ANNOTATION, POOL
-from tests.controlplane.harness.api import Api
+from tests.controlplane.harness.api import JSON_PATCH, Api
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.controlplane.harness.cluster import Cluster
 
 FLOORS = ("1", "2", "3", "10%", "20%", "50%", "100%", "1 + 20%", "2 + 30%")
@@ -114,3 +119,32 @@ class Events:
         metadata = {"generateName": f"{pool}-", "labels": node["metadata"]["labels"]}
         taints = [item for item in node["spec"].get("taints", []) if not item["key"].startswith("node.kubernetes.io/")]
         api.create("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": taints}, "status": node["status"]})
+
+
+@contextlib.contextmanager
+def patching(cluster: Cluster, pods: list[str], path: str) -> Iterator[None]:
+    """Change an annotation of these Pods as often as possible, each on its own connection."""
+    ends = threading.Event()
+
+    def patch(pod: str) -> None:
+        credentials = cluster.credentials
+        tls = ssl.create_default_context(cafile=str(credentials.authority))
+        address = credentials.url.removeprefix("https://")
+        headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": JSON_PATCH}
+        with contextlib.closing(http.client.HTTPSConnection(address, timeout=30, context=tls)) as connection:
+            number = 0
+            while not ends.is_set():
+                number = number % 1000 + 1
+                change = {"op": "add", "path": path, "value": str(number)}
+                connection.request("PATCH", pod, json.dumps([change]), headers)
+                connection.getresponse().read()
+
+    threads = [threading.Thread(target=patch, args=(pod,)) for pod in pods]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()

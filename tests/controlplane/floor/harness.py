@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.builders import node_pool
+from tests.builders import deployment, labeled, node_pool
 from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.populate import nodes_of
 from tests.controlplane.harness.webhook import MANIFESTS, NAMESPACE, SPOTGATE
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
+    from tests.controlplane.harness.webhook import Webhook
     from webhook.rehearse.controlplane.process import Process
 
 JSON = dict[str, Any]
@@ -38,6 +39,7 @@ COMPONENT = MANIFESTS / "components" / "on-demand-floor"
 LEASE = ("lease", "spotgate-on-demand-floor", f"--namespace={NAMESPACE}")
 ANNOTATION = "spotgate.dev/on-demand-floor"
 POOL = "compute.coreweave.com/node-pool"
+SPOT = {"spotgate.dev/capacity": "spot"}
 VISIBLE_SECONDS = 2.0
 ROOM = 12
 """Nodes of each CPU pool: enough room for all Pods."""
@@ -86,7 +88,7 @@ class Controllers:
 @contextlib.contextmanager
 def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
     """Install the component without its Pods, and start two candidates that reach the API server through a port."""
-    for name in ("rbac.yaml", "admission.yaml"):
+    for name in ("rbac.yaml", "admission.yaml", "priority.yaml"):
         cluster.kubectl("apply", f"--filename={COMPONENT / name}")
     kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
     if port:
@@ -107,7 +109,7 @@ def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
     finally:
         running.kill()
         cluster.kubectl.run("delete", *LEASE)
-        for name in ("admission.yaml", "rbac.yaml"):
+        for name in ("priority.yaml", "admission.yaml", "rbac.yaml"):
             cluster.kubectl.run("delete", f"--filename={COMPONENT / name}", "--wait=false")
 
 
@@ -137,10 +139,18 @@ class _Seen:
 
 @dataclass(slots=True)
 class Checker:
-    """A watcher of Pods and Nodes that records violations. Use it as a context manager."""
+    """A watcher of Pods and Nodes that records violations. Use it as a context manager.
+
+    Attributes:
+        ignored: a namespace whose Pods it ignores.
+        behind: for each assignment to spot during a shortfall, the seconds for which the shortfall had been visible. The
+            controller hadn't seen it yet. After more than `VISIBLE_SECONDS`, it is a violation.
+    """
 
     cluster: Cluster
+    ignored: str = ""
     violations: list[str] = field(default_factory=list)
+    behind: list[float] = field(default_factory=list)
     assigned: int = 0
     longest_gate: float = 0.0
     _pods: dict[str, _Seen] = field(default_factory=dict)
@@ -215,7 +225,7 @@ class Checker:
         self._take_nodes(int(metadata["resourceVersion"]))
         floor = metadata.get("annotations", {}).get(ANNOTATION)
         owner = next((ref for ref in metadata.get("ownerReferences", []) if ref.get("controller")), None)
-        if floor is None or owner is None or owner["kind"] != "ReplicaSet":
+        if floor is None or owner is None or owner["kind"] != "ReplicaSet" or metadata["namespace"] == self.ignored:
             return
         before = self._pods.pop(metadata["uid"], None)
         self._first_seen.setdefault(metadata["uid"], now)
@@ -253,6 +263,8 @@ class Checker:
             return
         settled, kept = self._counts(pod.owner)
         seconds = now - self._short_since.get(pod.owner, math.inf)
+        if seconds >= 0:
+            self.behind.append(seconds)
         if seconds > VISIBLE_SECONDS:
             what = f"{kept} of {settled + 1} on demand, floor {pod.floor}, for {seconds:.1f} s"
             self.violations.append(f"{metadata['name']}: {what}")
@@ -283,3 +295,21 @@ def need(floor: str, count: int) -> int:
     base = sum(int(part) for part in numbers if not part.endswith("%"))
     percent = sum(int(part[:-1]) for part in numbers if part.endswith("%"))
     return min(base, count) + math.ceil(percent * max(0, count - base) / 100)
+
+
+def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
+    """Return a Deployment on spot with a floor."""
+    return labeled(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
+
+
+def made_pod(thing: JSON) -> JSON:
+    """Return a Pod as the ReplicaSet controller creates it."""
+    template = thing["spec"]["template"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
+    metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+def gates(webhook: Webhook, thing: JSON) -> bool:
+    """Return whether the webhook currently gates a Pod of this workload."""
+    return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -12,43 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.builders import deployment, labeled, pod
+from tests.builders import node_pool, pod
 from tests.controlplane.floor.events import Events
-from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, controllers, make_room
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.floor.harness import ANNOTATION, LEASE, POOL, Checker, Controllers, floored, gates
+from tests.controlplane.harness.api import Api
 from tests.controlplane.harness.pages import ROOT, Terminal, commands
-from tests.controlplane.harness.populate import populate
-from tests.controlplane.harness.webhook import NAMESPACE, install_webhook
+from tests.controlplane.harness.populate import nodes_of
+from tests.controlplane.harness.webhook import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.controlplane.harness.cluster import Cluster
     from tests.controlplane.harness.kubectl import Kubectl
     from tests.controlplane.harness.webhook import Webhook
 
 JSON = dict[str, Any]
-
-SPOT = {"spotgate.dev/capacity": "spot"}
-
-
-@pytest.fixture(scope="module")
-def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
-    """Install spotgate on a cluster with room for all Pods."""
-    with start_cluster(binaries) as cluster:
-        populate(cluster.kubectl)
-        make_room(cluster.kubectl)
-        with install_webhook(cluster) as installed:
-            yield installed
-
-
-@pytest.fixture(scope="module")
-def running(webhook: Webhook) -> Iterator[Controllers]:
-    """Start two candidates, and yield them when the leader has renewed its Lease."""
-    with controllers(webhook.cluster) as candidates:
-        webhook.wait(lambda: gates(webhook, floored("probe", 1, "1")), "the webhook has seen a renewal")
-        yield candidates
 
 
 @pytest.fixture(scope="module")
@@ -56,36 +36,6 @@ def checker(webhook: Webhook, running: Controllers) -> Iterator[Checker]:
     del running
     with Checker(webhook.cluster) as watching:
         yield watching
-
-
-@pytest.fixture
-def team(webhook: Webhook, namespace: str) -> Kubectl:
-    """Return the administrator's kubectl in the namespace of this test."""
-    return replace(webhook.cluster.kubectl, namespace=namespace)
-
-
-@pytest.fixture
-def cluster(webhook: Webhook) -> Cluster:
-    """Return the cluster of this file to the shared fixtures."""
-    return webhook.cluster
-
-
-def floored(name: str, replicas: int, floor: str, **spec: Any) -> JSON:
-    """Return a Deployment on spot with a floor."""
-    return labeled(deployment(name, replicas, **spec), {"app": name, **SPOT}, {ANNOTATION: floor})
-
-
-def made_pod(thing: JSON) -> JSON:
-    """Return a Pod as the ReplicaSet controller creates it."""
-    template = thing["spec"]["template"]
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "1", "controller": True}
-    metadata = {**template["metadata"], "name": "made", "ownerReferences": [owner]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-
-
-def gates(webhook: Webhook, thing: JSON) -> bool:
-    """Return whether the webhook currently gates a Pod of this workload."""
-    return "schedulingGates" in webhook.try_out(made_pod(thing))["spec"]
 
 
 def split(team: Kubectl, name: str) -> dict[str, int]:
@@ -150,6 +100,72 @@ def test_a_rollout_without_on_demand_room_stops_until_max_unavailable_allows_it(
     assert split(team, "gpus") == {"on-demand": 1, "spot": 1}
 
 
+# Admission
+
+
+@pytest.mark.usefixtures("running")
+def test_an_on_demand_pod_does_not_run_in_a_spot_pool_that_is_created_later(webhook: Webhook, team: Kubectl) -> None:
+    thing = floored("gpus", 2, "2", gpus=8)  # the pool h100 has one node of 8 GPUs, so the second Pod waits
+    team.apply(thing)
+    team("wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/gpus", "--timeout=60s")
+    webhook.wait(lambda: {*assignments(team, "gpus")} == {"on-demand"}, "both Pods are assigned")
+    taint = {"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}
+    late = node_pool("late-spot", computeClass="spot", nodeTaints=[taint])
+    team.apply(late, *nodes_of(late))
+    try:
+        team("wait", "--for=condition=Ready", "nodes", f"--selector={POOL}=late-spot", "--timeout=60s")
+        probe = pod("probe", gpus=8, nodeSelector={POOL: "late-spot"}, tolerations=[{"operator": "Exists"}])
+        team.apply(probe)
+        team("wait", "--for=condition=Ready", "pod/probe", "--timeout=60s")  # now the scheduler has seen the pool
+        team("delete", "pod/probe", "--grace-period=0", "--force")
+        time.sleep(3)
+        pods = team.get("pods", "--selector=app=gpus")["items"]
+        assert sorted("nodeName" in pod["spec"] for pod in pods) == [False, True]
+    finally:
+        team("delete", "deployment/gpus", "nodepool/late-spot")
+        team("delete", "nodes", f"--selector={POOL}=late-spot")
+
+
+def assignments(team: Kubectl, name: str) -> list[str]:
+    """Return the assignments of a workload's Pods; empty for a Pod without one."""
+    pods = team.get("pods", f"--selector=app={name}")["items"]
+    return [pod["metadata"]["labels"].get("spotgate.dev/assigned", "") for pod in pods]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_workload_that_selects_its_pods_by_their_assignment_is_denied_and_loops_neither_without_the_webhook(
+    webhook: Webhook, team: Kubectl
+) -> None:
+    thing = floored("loop", 2, "1")
+    labels = {"app": "loop", "spotgate.dev/assigned": "spot"}
+    thing["spec"]["selector"]["matchLabels"] = labels
+    thing["spec"]["template"]["metadata"]["labels"] |= labels
+    other = floored("other", 2, "1")
+    expression = {"key": "spotgate.dev/assigned", "operator": "DoesNotExist"}
+    other["spec"]["selector"]["matchExpressions"] = [expression]
+    for denied in (thing, other):
+        done = team.run("create", "--filename=-", documents=json.dumps(denied))
+        assert "reserved-labels/reserved" in done.stderr
+        assert done.returncode != 0
+    webhook.stop()
+    try:
+        team.apply(thing)
+    finally:
+        webhook.start()
+    time.sleep(5)
+    assert len(team.get("pods")["items"]) <= 4  # a Pod of the first moments may have neither gate nor placement
+
+
+@pytest.mark.usefixtures("running")
+def test_gate_and_assignment_of_a_users_pod_are_removed(webhook: Webhook) -> None:
+    thing = pod("bare", schedulingGates=[{"name": ANNOTATION}, {"name": "example.com/other"}])
+    thing["metadata"]["labels"] = {"app": "bare"}
+    assert webhook.try_out(thing)["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    marked = pod("marked")
+    marked["metadata"]["labels"] = {"app": "marked", "spotgate.dev/assigned": "on-demand"}
+    assert webhook.try_out(marked)["metadata"]["labels"] == {"app": "marked"}
+
+
 # Chaos
 
 
@@ -199,7 +215,7 @@ def test_a_stopping_leader_releases_the_lease(running: Controllers) -> None:
     leader.start()
 
 
-def test_the_webhook_stops_gating_while_a_pod_cannot_be_released(
+def test_a_pod_that_cannot_be_released_stops_no_other_pod(
     webhook: Webhook, team: Kubectl, running: Controllers
 ) -> None:
     name = f"no-{team.namespace}"
@@ -218,15 +234,39 @@ def test_the_webhook_stops_gating_while_a_pod_cannot_be_released(
     team.apply(denying, {**denying, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec})
     time.sleep(2)
     thing = floored("web", 1, "1")
+    leader = running.wait_for_leader()
     try:
-        assert gates(webhook, thing)
         team.apply(thing)
-        webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
+        with Api(webhook.cluster).namespace("other") as other:
+            elsewhere = replace(team, namespace=other)
+            webhook.wait(
+                lambda: running.metric(leader, "spotgate_floor_oldest_gate_seconds") > 12, "a Pod waits for long"
+            )
+            assert gates(webhook, thing)
+            elsewhere.apply(floored("web", 3, "1"))
+            elsewhere("rollout", "status", "deployment/web", "--timeout=60s")
+            assert split(elsewhere, "web") == {"on-demand": 1, "spot": 2}
+            elsewhere("delete", "deployment", "web", "--cascade=foreground")
     finally:
         team("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", name)
     team("rollout", "status", "deployment/web", "--timeout=60s")
-    running.wait_for_leader()
-    webhook.wait(lambda: gates(webhook, thing), "the webhook gates Pods again")
+    assert running.leader() is leader
+
+
+def test_the_lease_and_the_assignments_have_their_own_priority(webhook: Webhook, running: Controllers) -> None:
+    del running
+    controller = webhook.cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor")
+    kubectl = webhook.cluster.kubectl
+    names = {flow["metadata"]["uid"]: flow["metadata"]["name"] for flow in kubectl.get("flowschemas")["items"]}
+
+    def flow_of(*command: str) -> list[str]:
+        return [
+            names[uid]
+            for uid in re.findall(r"(?i)x-kubernetes-pf-flowschema-uid: (\S+)", controller.run(*command, "-v=8").stderr)
+        ]
+
+    assert set(flow_of("get", *LEASE)) == {"spotgate-on-demand-floor-lease"}
+    assert set(flow_of("get", "pods", "--all-namespaces")) == {"spotgate-on-demand-floor"}
 
 
 # Without controllers: keep these tests last
@@ -250,10 +290,19 @@ def test_without_controllers_new_pods_are_not_gated_and_gated_pods_can_be_releas
     webhook.wait(lambda: not gates(webhook, thing), "the webhook gates no more Pods")
     team("scale", "deployment/web", "--replicas=5")
     team("wait", "--for=jsonpath={.status.readyReplicas}=2", "deployment/web", "--timeout=60s")
+    created = team.run("create", "--filename=-", documents=json.dumps(floored("late", 1, "1")))
+    assert "spot-placement/floor-not-kept" in created.stderr, created
+    webhook.stop()  # it would remove the gate of this Pod, which only has the name of one of ours
+    team.apply(pod("on-demand-floor", schedulingGates=[{"name": "example.com/other"}, {"name": ANNOTATION}]))
+    webhook.start()
+    terminal = Terminal(webhook.cluster.kubectl, tmp_path)
     (release,) = commands((ROOT / "docs" / "on-demand-floor.md").read_text().partition("## Troubleshooting")[2])
-    Terminal(webhook.cluster.kubectl, tmp_path).run(release)
+    assert terminal.run(f"{release} default") == "released 0 Pods\n"
+    assert terminal.run(release) == "released 4 Pods\n"
     team("rollout", "status", "deployment/web", "--timeout=60s")
     assert split(team, "web")["on-demand"] >= 2  # the two that preferred it
+    assert team.get("pod", "on-demand-floor")["spec"]["schedulingGates"] == [{"name": "example.com/other"}]
+    assert terminal.run(release) == "released 0 Pods\n"
 
 
 @pytest.mark.usefixtures("no_leader")
@@ -264,7 +313,9 @@ def test_the_controller_may_change_only_the_pods_that_it_gates(webhook: Webhook,
     team("create", "rolebinding", "reads", "--role=reads", f"--serviceaccount={NAMESPACE}:spotgate-on-demand-floor")
     gated = pod("gated", schedulingGates=[{"name": ANNOTATION}, {"name": "example.com/other"}])
     gated["metadata"]["labels"] = {"app": "x"}
+    webhook.stop()  # it would remove the gate
     team.apply(gated, pod("other", schedulingGates=[{"name": "example.com/other"}]))
+    webhook.start()
 
     def denied(name: str, *operations: JSON) -> bool:
         done = controller.run(
@@ -277,7 +328,22 @@ def test_the_controller_may_change_only_the_pods_that_it_gates(webhook: Webhook,
     label = {"op": "add", "path": "/metadata/labels", "value": {"spotgate.dev/assigned": "spot", "app": "x"}}
     placed = {"op": "add", "path": "/spec/nodeSelector", "value": {"a": "b"}}
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
-    assert not denied("gated", gate, label, placed)
+
+    def tolerating(**toleration: str) -> JSON:
+        return {"op": "add", "path": "/spec/tolerations/-", "value": toleration}
+
+    spot = tolerating(key="example.com/spot", operator="Equal", value="true", effect="NoSchedule")
+    assert not denied("gated", gate, label, placed, spot)
+    assert denied("gated", gate, label, placed, tolerating(operator="Exists"))
+    assert denied("gated", gate, label, placed, tolerating(operator="Exists", effect="NoSchedule"))
+    assert denied("gated", gate, label, placed, tolerating(key="example.com/spot", operator="Exists"))
+    assert denied(
+        "gated",
+        gate,
+        label,
+        placed,
+        tolerating(key="node.coreweave.cloud/evict", operator="Exists", effect="NoExecute"),
+    )
     assert denied("other", gate)
     assert denied("gated", label)
     assert denied("gated", gate, gate)

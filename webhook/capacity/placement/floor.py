@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.providers.pool import CapacityType
 from webhook.kube.pod import Requirement
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from webhook.capacity.placement.supply import Supply
+    from webhook.capacity.providers.provider import Provider
 
 FLOOR_ANNOTATION: Final = "spotgate.dev/on-demand-floor"
 FLOOR_GATE: Final = "spotgate.dev/on-demand-floor"
@@ -60,15 +62,29 @@ def parse_floor(text: str) -> Floor | None:
     return floor if floor.percent <= _WHOLE else None
 
 
-def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirement, ...]:
-    """Return the ``NotIn`` requirements that exclude the spot nodes of these providers and admit all other nodes.
+def on_demand_only(supply: Supply, providers: Collection[Provider]) -> tuple[Requirement, ...]:
+    """Return requirements that only on-demand nodes of these providers meet.
 
-    A provider's spot label excludes its spot nodes. If the provider has no spot label, such as CKS, the pool names do.
+    The spot labels of a provider exclude its spot nodes, also those of pools that are created later. A label that few
+    pools have ``instead`` counts if a pool has it. If a provider has no spot label, such as CKS, only its pools that
+    are known to be on demand meet the requirements; a cluster of CKS has no nodes of other providers.
     """
-    values: dict[str, set[str]] = {}
-    for nodes in (*supply.spot, *supply.unseen(providers)):
-        if nodes.provider.name in providers:
-            label = nodes.provider.pool_name_label
-            for key, value in nodes.marks[:1] or ((label, nodes.labels.get(label, "")),):
-                values.setdefault(key, set()).update(nodes.provider.spot_values.get(key, {value}))
-    return tuple(Requirement(key, "NotIn", tuple(sorted(excluded))) for key, excluded in sorted(values.items()))
+    labelled = {provider.name for provider in providers if provider.spot_node_labels}
+    labels = [(provider, label) for provider in providers for label in provider.spot_node_labels]
+    # Karpenter ignores Pods that mention a label of its domains that it doesn't know (aws/karpenter-provider-aws#9553).
+    marks = [(of, label.key, label.value) for of, label in labels if label.spot_only or not label.instead]
+    for nodes in supply.spot:  # a pool of these providers may have another label, or none
+        if nodes.provider.name in labelled:
+            name = nodes.provider.pool_name_label
+            marks.append((nodes.provider, *(*nodes.marks, (name, nodes.labels.get(name, "")))[0]))
+    excluded: dict[str, set[str]] = {}
+    for provider, key, value in marks:
+        excluded.setdefault(key, set()).update(provider.spot_values.get(key, {value}))
+    requirements = [Requirement(key, "NotIn", tuple(sorted(values))) for key, values in sorted(excluded.items())]
+    known = [pool for pool in supply.pools if pool.capacity is CapacityType.ON_DEMAND]
+    for provider in providers if supply.known else ():
+        if provider.name not in labelled:
+            pools = tuple(sorted(pool.pool_name for pool in known if pool.provider == provider.name))
+            operator = "In" if pools else "DoesNotExist"
+            requirements.append(Requirement(provider.pool_name_label, operator, pools or None))
+    return tuple(requirements)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CannotJudgeError
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.base.terminal import counted
+from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.serve.command import add_address
+from webhook.controller.release import release
 from webhook.controller.run import ControllerOptions
 from webhook.controller.run import run as run_controller
 from webhook.offline.options import add_cluster, add_namespace, add_policies, options_of
@@ -26,10 +29,11 @@ EPILOG: Final = """\
 examples:
   %(prog)s --in-cluster
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
+  %(prog)s --release
 
 exit codes:
-  0  stopped by a signal or a policy change
-  2  policies, credentials, or the address can't be used
+  0  stopped by a signal or a policy change; or all Pods are released
+  2  policies, credentials, or the address can't be used; or a Pod can't be released
 """
 
 
@@ -41,10 +45,16 @@ def configure(parser: ArgumentParser) -> None:
     add_cluster(parser)
     add_namespace(parser, "the namespace of the Lease")
     add_address(parser, "--ops", "operators'", 8080)
+    text = "only remove the gate from waiting Pods, of one namespace or of all; default: kubectl's cluster"
+    parser.add_argument("--release", metavar="NAMESPACE", nargs="?", const="", help=text)
 
 
 def run(namespace: Namespace) -> int:
-    """Run the controller until a signal or a policy change stops it."""
+    """Run the controller until a signal or a policy change stops it, or release the Pods that wait for it."""
+    if namespace.release is not None:
+        connection, work = options_of(Connection, namespace), lambda api: release(api, namespace.release)
+        print(f"released {counted(run_on_cluster('controller', connection, work), 'Pod')}")
+        return FINE
     options = options_of(ControllerOptions, namespace)
     if options.in_cluster == (options.kubeconfig is not None):
         raise CannotJudgeError("spotgate controller: error: give either --in-cluster or --kubeconfig")

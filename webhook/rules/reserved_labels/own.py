@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.rules.reserved_labels.places import KeyPlace, MetadataMember, Role
+    from webhook.rules.subject import Subject
 
 _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     CAPACITY_LABEL: "labels",
@@ -45,10 +46,28 @@ def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
             if key in role.on_pods or (key in before and before[key] == keys[key]):
                 continue
             field = f'{place.field}["{key}"]'
-            if key not in _MEMBERS:
+            if key == ASSIGNED_LABEL and role.pod and not role.applied:
+                yield _of_the_controller(field)
+            elif key not in _MEMBERS:
                 yield _unknown(key, place.member, field)
             elif role.name and (_MEMBERS[key] != place.member or not (role.pod if key in _OF_PODS else role.applied)):
                 yield _misplaced(key, role, place.member, field)
+
+
+def selector_violations(subject: Subject) -> Iterator[Violation]:
+    """Yield a violation if the selector of a workload with a floor mentions the label of the controller.
+
+    The controller labels each Pod. The workload would disown it and create another one, in an endless loop.
+    """
+    floored = subject.template and FLOOR_ANNOTATION in subject.pod.annotations
+    if floored and ASSIGNED_LABEL in str(subject.workload.spec.selector):  # only keys of labels contain a slash
+        yield _of_the_controller("spec.selector", outside=True)
+
+
+def _of_the_controller(field: str, *, outside: bool = False) -> Violation:
+    reason = f"only `spotgate controller` sets label {ASSIGNED_LABEL}"
+    detail = "A workload that selects by it disowns its Pods when the controller sets it, and creates others."
+    return Violation(id="reserved", reason=reason, field=field, outside=outside, detail=detail, fix="remove it")
 
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
@@ -70,7 +89,7 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
         why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
-    where = of_pods if key in _OF_PODS else applied
+    where = "" if key == ASSIGNED_LABEL else of_pods if key in _OF_PODS else applied
     return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",

@@ -13,7 +13,8 @@ Reads
     Namespaces (`webhook.rules.reserved_labels.namespaces`).
     A key is reserved if its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
-    A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`).
+    A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`). The label
+    ``spotgate.dev/assigned`` is denied in pod templates, and in the selector of a workload with an on-demand floor.
 Writes
     Nothing.
 Finds
@@ -40,7 +41,7 @@ from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.reserved_labels.lint import lint
 from webhook.rules.reserved_labels.namespaces import claims
-from webhook.rules.reserved_labels.own import own_violations
+from webhook.rules.reserved_labels.own import own_violations, selector_violations
 from webhook.rules.reserved_labels.places import PODS, PREFIX, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
@@ -108,7 +109,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if is_namespace(subject.request):
             claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
         # Yield lazily: the engine stops at its bound on violations.
-        return chain(self._violations(reserved), claimed, own_violations(places))
+        return chain(self._violations(reserved), claimed, selector_violations(subject), own_violations(places))
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""

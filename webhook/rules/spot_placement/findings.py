@@ -48,14 +48,14 @@ class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
         required: required node affinity; each item is a list of alternatives, at least one of which must hold. An item
             that a nodeSelector can express becomes a nodeSelector.
         preferred: preferred node affinity; each item is one preference.
-        gated: the Pod waits for the controller of the on-demand floor; None keeps its scheduling gates.
+        gated: the Pod waits for the controller of the on-demand floor.
         because: how the Pod targets spot, as a phrase.
     """
 
     tolerations: tuple[Toleration, ...] = ()
     required: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
     preferred: tuple[tuple[Requirement, ...], ...] = ()
-    gated: bool | None = None
+    gated: bool = False
     because: str = ""
     violations: tuple[Violation, ...] = ()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
@@ -161,22 +161,30 @@ def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
 
 def _counted(pod: Pod, context: Context) -> FloorCase:
     """Return the case of a Pod of a ReplicaSet, whose Pods the controller counts."""
+    # A gated Pod stays gated, even if the controller has stopped.
+    runs = bool(context.view.floor_controller) if context.phase is Phase.MUTATE else has_gate(pod)
+    violation = _not_kept(pod, runs=runs)
+    return _preferring(violation) if violation else FloorCase(FloorAssignment.GATED)
+
+
+def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
+    """Return the violation for a Pod that the controller can't count, or None. ``runs``: the controller runs."""
     spec = pod.spec
     obstacles = {
         f"scheduler {spec.schedulerName} places it": (spec.schedulerName or _DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER,
         "another scheduling gate holds it": any(gate.name != FLOOR_GATE for gate in spec.schedulingGates or ()),
+        f"label {ASSIGNED_LABEL} is already set": ASSIGNED_LABEL in pod.labels,
         "a gang scheduler starts it": bool(spec.schedulingGroup)
         or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
     }
     if why := next((text for text, holds in obstacles.items() if holds), ""):
-        fix = "remove the annotation, or let the default scheduler place the Pod"
-    elif context.view.floor_controller if context.phase is Phase.MUTATE else has_gate(pod):
-        return FloorCase(FloorAssignment.GATED)  # a gated Pod stays gated, even if the controller has stopped
+        fix = "remove the cause, or the annotation"
+    elif runs:
+        return None
     else:
-        why = "`spotgate controller` doesn't run"
-        fix = "install the component on-demand-floor, or check its Pods"
+        why, fix = "`spotgate controller` doesn't run", "install the component on-demand-floor, or check its Pods"
     reason = f"the on-demand floor is not kept: {why}"
-    return _preferring(warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
+    return warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix)
 
 
 def _preferring(violation: Violation) -> FloorCase:
@@ -202,6 +210,9 @@ def _template_violations(
         if supply.known and pools and kind != _GROUPS:
             spare = workload.spare_pods(replicas) if kind == _DEPLOYMENT else None
             yield from _no_room(need, spare, room_for(subject.pod, pools, providers))
+    uncounted = _not_kept(subject.pod, runs=view.floor_controller is not False)
+    if uncounted and _owner_of(subject.pod) == _COUNTED:
+        yield uncounted
     if supply.known and not pools:
         yield warning(
             id="floor-no-pool",

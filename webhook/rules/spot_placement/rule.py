@@ -21,9 +21,10 @@ Writes
     ``spec.affinity.nodeAffinity`` for spot-preferred: the same requirements as a preference (weight 100). Only nodes
     that the injected tolerations would open are excluded by a required one.
     Nothing, if no spot pool admits the Pod.
-    With an on-demand floor (`webhook.rules.spot_placement.floor`): a required ``NotIn`` for a Pod that runs on demand;
-    ``spec.schedulingGates`` and tolerations for a Pod that the controller assigns; a preference for on-demand nodes if
-    the floor is undecided. A pod template gets only tolerations.
+    With an on-demand floor (`webhook.rules.spot_placement.floor`): a requirement that only on-demand nodes meet, for a
+    Pod that runs on demand; ``spec.schedulingGates`` for a Pod that the controller assigns; a preference for on-demand
+    nodes if the floor is undecided; nothing in a pod template.
+    It removes this scheduling gate from all other Pods, and the label ``spotgate.dev/assigned`` from bare Pods.
 Finds
     unknown-capacity, on-demand-and-spot, no-such-spot-pool, pool-unseen, pools-unknown, no-common-label,
     too-many-terms, bound-by-hand, not-placed, no-spot-pool, no-pool-fits, own-selector-excludes, pool-without-gpus,
@@ -41,7 +42,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
+from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE, on_demand_only
 from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, kept_fields
@@ -50,7 +51,7 @@ from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern
+from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
@@ -60,7 +61,7 @@ from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import Supply
@@ -93,8 +94,9 @@ class SpotPlacement(msgspec.Struct, frozen=True):
     labels: tuple[LabelSpec, ...]
 
     def concern(self, _group: str, _resource: str) -> Concern:
-        """Return the fields that make a Pod target spot, or bypass placement."""
-        return self.targeting.concern() | Concern(node_name=True)
+        """Return the fields that make a Pod target spot, or bypass placement, or that belong to the controller."""
+        labels = Keys(frozenset({ASSIGNED_LABEL}))
+        return self.targeting.concern() | Concern(node_name=True, labels=labels, gates=frozenset({FLOOR_GATE}))
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Inject the planned tolerations and selectors."""
@@ -102,14 +104,18 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         for toleration in plan.tolerations:
             editor.add_toleration(toleration)
         for alternatives in plan.required:
-            if label := findings.node_label(alternatives):
+            label = findings.node_label(alternatives)
+            if label and label[0] not in (subject.pod.spec.nodeSelector or {}):
                 editor.add_node_selector(*label)
             else:
                 editor.require(*alternatives)
         for requirements in plan.preferred:
             editor.prefer(WEIGHT, *requirements)
-        if plan.gated is not None and plan.gated != has_gate(subject.pod):
+        if not subject.template and plan.gated != has_gate(subject.pod):
             editor.gate(FLOOR_GATE, closed=plan.gated)
+        # A workload disowns a Pod without a label that its selector requires, so keep the labels of its Pods.
+        if not subject.template and subject.pod.controller is None and ASSIGNED_LABEL in subject.pod.labels:
+            editor.remove_label(ASSIGNED_LABEL)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield the violations of the plan, and one for planned changes that are missing."""
@@ -155,14 +161,14 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         pod = subject.pod
         subject.trace.say("on-demand floor: %s", case.assignment)
         providers_in_play = in_play(view, self.targeting.providers).union(self.targeting.provider)
-        names = providers_in_play or {provider.name for provider in target.providers}
-        avoided = excluding_spot(supply, names) if "node-selector" not in kept_fields(pod) else ()
+        here = [self.targeting.providers[name] for name in sorted(providers_in_play)] or target.providers
+        on_demand = on_demand_only(supply, here) if "node-selector" not in kept_fields(pod) else ()
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
         return PlacementPlan(
-            tolerations=() if required else _missing_tolerations(subject, target),
-            required=_one_by_one(_missing(pod, avoided)) if required else (),
-            preferred=(avoided,) if preferred and not _prefers(pod, avoided) else (),
-            gated=None if case.assignment is FloorAssignment.TEMPLATE else case.assignment is FloorAssignment.GATED,
+            tolerations=_missing_tolerations(subject, target) if preferred else (),
+            required=_together(_missing(pod, on_demand)) if required else (),
+            preferred=(on_demand,) if preferred and not _prefers(pod, on_demand) else (),
+            gated=case.assignment is FloorAssignment.GATED,
             because=target.because,
             violations=case.violations,
         )
@@ -209,12 +215,7 @@ def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requir
     """Return the requirements as items that must all hold: one for each nodeSelector entry, and one for the others."""
     labels = tuple(need for need in requirements if findings.node_label([[need]]))
     others = tuple(need for need in requirements if need not in labels)
-    return (*_one_by_one(labels), *(((others,),) if others else ()))
-
-
-def _one_by_one(requirements: Iterable[Requirement]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
-    """Return each requirement as a separate item, so that all of them must hold."""
-    return tuple(((requirement,),) for requirement in requirements)
+    return (*(((label,),) for label in labels), *(((others,),) if others else ()))
 
 
 def _is_placed_by(user: UserInfo, pod: Pod) -> bool:

@@ -1,0 +1,41 @@
+"""Remove the scheduling gate of on-demand floors from waiting Pods, for a cluster without a leader."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.capacity.placement.floor import FLOOR_GATE
+from webhook.cluster.api import ApiError
+from webhook.cluster.source import WatchedResource
+from webhook.controller.pods import read_pod
+
+if TYPE_CHECKING:
+    from webhook.cluster.api import Api
+
+_SECONDS: Final = 30.0
+"""The timeout of each response of the API server. A page of large Pods has 100 MiB."""
+_PATCH_TYPE: Final = "application/strategic-merge-patch+json"
+_WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GATE}]}}
+
+
+async def release(api: Api, namespace: str) -> int:
+    """Remove the gate from the Pods of a namespace, or of all namespaces if it is empty. Return the number of Pods.
+
+    Raise ApiError if Pods can't be listed. Raise CannotJudgeError, with the reasons, if some can't be released.
+    """
+    listing = await WatchedResource(resource="pods", read=read_pod, namespace=namespace).list(api, _SECONDS)
+    pods = [pod for pod in listing.items.values() if pod is not None and pod.gated] if listing is not None else []
+    failed: list[str] = []
+    for pod in pods:
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+        try:
+            async with api.send("PATCH", path, _WITHOUT_GATE, _SECONDS, _PATCH_TYPE) as response:
+                await response.read()
+        except ApiError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                failed.append(f"spotgate controller: can't release {pod.namespace}/{pod.name}: {error}")
+    if failed:
+        raise CannotJudgeError("\n".join(failed))
+    return len(pods)
