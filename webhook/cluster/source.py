@@ -125,7 +125,7 @@ class WatchedResource(Generic[T]):
             path = self._path(version)
             async for page in pages(lambda url: api.read(url, seconds, accept), path, self._selection):
                 resource_version = page.metadata.resourceVersion
-                for raw in page.items:
+                for raw in page.items or ():
                     metadata = metadata_of(raw)
                     items[metadata.key] = self.read(metadata, raw)
         except msgspec.MsgspecError as error:
@@ -176,10 +176,10 @@ class ListMeta(msgspec.Struct):
 
 
 class ObjectPage(msgspec.Struct):
-    """One page of a list."""
+    """One page of a list. The API server can send null for ``items`` if there are none."""
 
     metadata: ListMeta
-    items: list[msgspec.Raw]
+    items: list[msgspec.Raw] | None = None
 
 
 async def pages(

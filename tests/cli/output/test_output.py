@@ -192,5 +192,9 @@ def test_a_terminal_gets_colors_and_the_same_text(run: Run, write: Write, polici
     plain = run(*arguments).out
     coloured = run_in_terminal(arguments)
     assert "\x1b[" in coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert shown.split() == plain.split()  # prose is wrapped
+    assert (
+        max(len(line) for line in shown.split("\n") if line.startswith("    ") and not line.startswith("     ")) <= 40
+    )
     assert run_in_terminal(arguments, NO_COLOR="1") == plain
