@@ -52,7 +52,7 @@ KEEP_ANNOTATION: Final = "spotgate.dev/keep"
 KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
-_LISTENER: Final = "AutoscalingListener.actions.github.com"
+_LISTENER: Final = "AutoscalingListener"
 """The owner of a Pod that starts runners, so that it must not move to spot when its namespace does.
 
 Source: https://docs.github.com/en/actions/concepts/runners/actions-runner-controller
@@ -169,8 +169,8 @@ def target_of(
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
-    wanted = capacity_label or (None if _is_listener(pod) else namespace_labels.get(CAPACITY_LABEL))
-    if wanted not in _ASKS_FOR_SPOT:
+    wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
+    if wanted not in _ASKS_FOR_SPOT or (capacity_label is None and _is_listener(pod)):
         wanted = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if wanted is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
@@ -331,7 +331,7 @@ def _answer(
 
 
 def _is_listener(pod: Pod) -> bool:
-    return pod.controller is not None and pod.controller.group_kind == _LISTENER
+    return any(owner.kind == _LISTENER for owner in pod.metadata.ownerReferences or ())
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
