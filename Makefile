@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster test-node image docs check golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,7 +42,7 @@ cluster: venv ## Start a local Kubernetes cluster with fake spot nodes and the w
 	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(POLICIES)
 
 test: venv ## Run all tests that need no control plane
-	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/rehearse
+	$(BIN)/pytest -n auto --dist worksteal --ignore=tests/controlplane --ignore=tests/image --ignore=tests/node --ignore=tests/rehearse
 
 TARGET ?= manifests
 SECONDS ?= 60
@@ -58,6 +58,9 @@ mutants: venv ## Measure the mutation score of engine, rules, capacity, and poli
 # time of the servers: about twenty run at once.
 test-cluster: venv ## Run the tests that need a real API server; the first run builds it, which takes minutes
 	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 tests/controlplane tests/rehearse
+
+test-node: venv ## Stop Pods on a real kubelet; needs root on Linux, and the first run builds it, which takes minutes
+	$(BIN)/pytest tests/node
 
 image: venv ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image
