@@ -28,8 +28,7 @@ from tests.capacity.requiring import (
 from tests.rules.conftest import subject_of
 from tests.rules.placement import SPOT, placed, rule
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, is_pinned
+from webhook.capacity.placement.target import NotTargeting, Target
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.view import ClusterView
 from webhook.cluster.view import node_facts, view_of_nodes, with_pools
@@ -160,7 +159,7 @@ def test_selecting_a_label_that_only_spot_nodes_have_targets_spot(
     if isinstance(targeting, Target):
         assert targeting.because == "its own nodeSelector or affinity requires a spot label"
         assert [nodes.provider.name for nodes in targeting.nodes] == ["gke"]
-        assert is_pinned(pod, targeting, supply_of(view, ALL), ALL)
+        assert targeting.pinned
 
 
 def test_selecting_a_spot_only_label_also_targets_spot_with_visible_pools() -> None:
@@ -313,7 +312,7 @@ def test_a_pod_for_two_providers_gets_a_term_for_each_without_foreign_machines_a
     assert [toleration.key for toleration in spec.tolerations or ()] == ["kubernetes.azure.com/scalesetpriority"]
     targeting = target(subject_of(result).pod, view=view)
     assert isinstance(targeting, Target)
-    assert is_pinned(subject_of(result).pod, targeting, supply_of(view, ALL), ALL)
+    assert targeting.pinned
     budget = GraceBudgets(ALL).of(targeting)
     assert budget is not None
     assert budget.seconds == 25
@@ -325,4 +324,4 @@ def test_a_selector_that_may_admit_unseen_on_demand_nodes_does_not_pin_the_pod()
     targeting = target(asking(*terms), view=view)
     assert isinstance(targeting, Target)
     assert len(targeting.nodes) == 2
-    assert not is_pinned(asking(*terms), targeting, supply_of(view, ALL), ALL)
+    assert not targeting.pinned

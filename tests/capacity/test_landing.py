@@ -9,8 +9,7 @@ import pytest
 from tests.builders import ALL, CKS, EKS, GKE, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, pod_of, view_of
 from tests.capacity.targets import AMD64, CLUSTER, CPU, CPU_SPOT, GPU_SPOT, SPOT, landing, target, why_not
 from tests.rules.conftest import with_fields
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, is_pinned
+from webhook.capacity.placement.target import NotTargeting, Target
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.query import Query
 from webhook.capacity.view import ClusterView
@@ -210,7 +209,7 @@ def test_a_pool_with_both_capacities_is_spot_only_together_with_the_spot_label()
     pinned = pod_of(selector={KARPENTER.pool_name_label: "k-both", "karpenter.sh/capacity-type": "spot"})
     targeting = target(pinned, providers=ALL, view=view)
     assert isinstance(targeting, Target)
-    assert is_pinned(pinned, targeting, supply_of(view, ALL), ALL)
+    assert targeting.pinned
     assert landing(pod_of(named="k-both"), providers=ALL, view=view) == ["k-both"]
     cks = other_pool(CKS, "c-both", capacity=CapacityType.BOTH)
     assert landing(pod_of(labels=SPOT), cks) == []

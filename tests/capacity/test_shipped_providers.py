@@ -9,8 +9,7 @@ import pytest
 from tests.builders import BUNDLE, expression, pod_of
 from tests.capacity.requiring import karpenter
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, is_pinned, target_of
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import ClusterView
@@ -149,5 +148,4 @@ def test_AKS_priority_label_does_not_pin_a_Pod_because_on_demand_nodes_also_have
     targeting = target(pod, *pools)
     assert isinstance(targeting, Target)
     assert [pool.name for pool in targeting.pools or ()] == ["spot"]
-    view = ClusterView(pools=tuple(pools), providers=frozenset({"karpenter"}))
-    assert not is_pinned(pod, targeting, supply_of(view, PROVIDERS), PROVIDERS)
+    assert not targeting.pinned

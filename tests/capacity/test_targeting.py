@@ -28,7 +28,7 @@ from tests.capacity.targets import (
 from tests.rules.conftest import owned_by
 from webhook.capacity.placement import target as targeting
 from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import NotTargeting, Target, is_pinned, kept_fields, target_of
+from webhook.capacity.placement.target import NotTargeting, Target, kept_fields, target_of
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.view import ClusterView
 from webhook.kube.pod_decoding import decode_pod
@@ -133,7 +133,7 @@ def test_a_selector_on_a_label_of_spot_pools_that_admits_only_spot_targets_spot(
 
     assert isinstance(answer, Target)
     assert answer.because == ONLY
-    assert is_pinned(pod, answer, supply_of(view, ONLY_CKS), ONLY_CKS)
+    assert answer.pinned
     assert not answer.preferred
 
 

@@ -15,10 +15,11 @@ from webhook.engine.engine import decide
 from webhook.engine.index import Index
 from webhook.engine.response import respond
 from webhook.kube.pod import Toleration
+from webhook.kube.references import Reference, key_of
 from webhook.model.decision import Outcome, Violation
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase
-from webhook.server.recording import REDACTED, decode_notes
+from webhook.server.recording import REDACTED, decode_notes, encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +53,19 @@ def test_a_recording_replays_to_the_same_decision(recording: Recording) -> None:
     notes = decode_notes(data).spotgate
     assert (notes.view, notes.time, notes.phase) == (CONTEXT.view, CONTEXT.now, CONTEXT.phase)
     assert decide(decode_review(data), bundle.index, msgspec.structs.replace(CONTEXT, view=notes.view)) == decision
+
+
+def test_a_line_contains_the_objects_that_the_object_names_and_their_volumes() -> None:
+    claim, other = (key_of("PersistentVolumeClaim", "team-a", name) for name in ("data", "other"))
+    volume = key_of("PersistentVolume", "", "pv-1")
+    elsewhere = key_of("PersistentVolumeClaim", "elsewhere", "data")
+    known = {claim: Reference(volume="pv-1"), volume: Reference(), other: Reference(), elsewhere: Reference()}
+    context = msgspec.structs.replace(CONTEXT, view=msgspec.structs.replace(CONTEXT.view, references=known))
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    request, bundle = decode_review(review(object={"spec": {"volumes": volumes}})), bundle_of()
+    decision = decide(request, bundle.index, context)
+    line = encode_line(request, decision, context, bundle, respond(request.uid, decision, context.phase))
+    assert decode_notes(line).spotgate.view.references == {claim: known[claim], volume: known[volume]}
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
         budgets: the PodDisruptionBudgets by namespace, without namespaces that have none; None if unknown.
         autoscalers: the autoscalers by namespace, from files only: a live cluster's autoscalers are not read.
         floor_controller: whether `spotgate controller` runs, so that Pods can wait for it.
-        references: the objects that Pods name, by `webhook.kube.references.key_of`; others are unknown.
+        references: the objects that Pods name, by `webhook.kube.references.key_of`; others are unknown. In a live
+            cluster, these are always the latest ones.
         ordinal_starts: the first ordinal of each StatefulSet that was read for a request, by ``namespace/name``.
     """
 

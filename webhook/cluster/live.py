@@ -28,7 +28,6 @@ from webhook.cluster.resources import (
     all_pools,
     all_references,
     api_server_version,
-    references_by_key,
     unread,
 )
 from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
@@ -62,9 +61,10 @@ class LiveState:
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
         self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
-        self._references = [Mirror(api, source, self._pace, self._forget_references) for source in all_references()]
-        self._last_references: dict[str, Reference] | None = None
-        self._optional: list[Mirror[Any]] = [*self._budgets, *self._references]
+        # Not copied for each view: a cluster can have tens of thousands of bound volumes.
+        self._references: dict[str, Reference] = {}
+        references = [Mirror(api, source, self._pace, self._sync, self._refer) for source in all_references()]
+        self._optional: list[Mirror[Any]] = [*self._budgets, *references]
         self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
@@ -150,8 +150,6 @@ class LiveState:
         return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
 
     def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
-        if self._last_references is None:
-            self._last_references = references_by_key(mirror.items for mirror in self._references)
         return replace(
             with_pools(self._tally.view(), joined.pools if joined is not None else None),
             templates=joined.templates if joined is not None else (),
@@ -159,7 +157,7 @@ class LiveState:
             api_server=self._version,
             why_unknown=why_unknown,
             remedy=remedy,
-            references=self._last_references,
+            references=self._references,
             budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
         )
 
@@ -167,12 +165,17 @@ class LiveState:
         self._last_parts = None
         self._forget_view()
 
-    def _forget_references(self) -> None:
-        self._last_references = None
-        self._forget_view()
+    def _refer(self, before: tuple[str, Reference] | None, after: tuple[str, Reference] | None) -> None:
+        if before is not None:
+            del self._references[before[0]]
+        if after is not None:
+            self._references[after[0]] = after[1]
 
     def _forget_view(self) -> None:
         self._view = None
+        self._sync()
+
+    def _sync(self) -> None:
         if (
             self._version_asked
             and all(mirror.known for mirror in self._needed)

@@ -29,7 +29,7 @@ from webhook.kube import disruption
 from webhook.kube.references import KINDS, Reference, key_of, reference_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
-    from webhook.cluster.source import ObjectKey, T
+    from webhook.cluster.source import ListedMetadata, ObjectKey, T
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -85,24 +85,18 @@ def all_budgets() -> WatchedResource[DisruptionBudget]:
     )
 
 
-def all_references() -> list[WatchedResource[Reference]]:
-    """Return the sources of the objects that Pods name. Clusters before Kubernetes 1.34 lack some of them."""
+def all_references() -> list[WatchedResource[tuple[str, Reference]]]:
+    """Return the sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
+
+    def read(kind: str, metadata: ListedMetadata, raw: msgspec.Raw) -> tuple[str, Reference]:
+        return key_of(kind, *metadata.key), reference_from(msgspec.json.decode(raw))
+
     return [
         WatchedResource(
-            group=group,
-            versions=versions,
-            resource=resource,
-            read=lambda _, raw: reference_from(msgspec.json.decode(raw)),
-            optional=bool(group),
+            group=group, versions=versions, resource=resource, read=partial(read, kind), optional=bool(group)
         )
-        for group, versions, resource in KINDS.values()
+        for kind, (group, versions, resource) in KINDS.items()
     ]
-
-
-def references_by_key(items: Iterable[Mapping[ObjectKey, Reference]]) -> dict[str, Reference]:
-    """Return the references by `key_of`. ``items`` are those of `all_references`, in the same order."""
-    kinds = zip(KINDS, items, strict=True)
-    return {key_of(kind, *key): reference for kind, of_kind in kinds for key, reference in of_kind.items()}
 
 
 async def api_server_release(api: Api, seconds: float) -> str:
@@ -196,6 +190,6 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         remedy="permit the user to list them (see the ClusterRole in manifests/base/rbac.yaml), or try again",
         budgets=None if budgets_by_key is None else by_namespace(budgets_by_key),
         # They are optional: unknown claims and volumes exclude no pool.
-        references=references_by_key(found.items if isinstance(found, Listing) else {} for found in references),
+        references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
     return Reading(view, tuple(sorted(failures)), forbidden)

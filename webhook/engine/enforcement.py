@@ -42,8 +42,6 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """Users that clean up. A denial would leave a namespace or an orphaned object behind forever."""
 
-NOT_DENIED: Final = "Not denied: "
-BY_BREAK_GLASS: Final = "break-glass by "
 """Prefixes of the detail of a denial that became a warning."""
 
 
@@ -123,7 +121,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         outcome = min(most, policy.enforcement)
         if unknown_match:
             violation = _as_conditional(policy, violation, outcome, unknown_match)
-        detail = violation.detail
+        detail, overruled = violation.detail, False
         if violation.unknown:
             most = min(most, Outcome.INDETERMINATE if self.context.offline else policy.kind.unknown_outcome)
             outcome = min(most, outcome)
@@ -131,8 +129,8 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         if outcome is Outcome.DENY:
             lowered = self._why_not_denied(policy)
             if lowered:
-                outcome = Outcome.WARN
-            note = f"{NOT_DENIED}{lowered}." if lowered else self._why_break_glass_fails(policy)
+                outcome, overruled = Outcome.WARN, not self._why_never_denied(policy)
+            note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
             policy=policy.name,
@@ -144,6 +142,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
             fix=_cut(_fix(violation, subject)),
             lowered=_why_lowered(policy, violation, subject) if self.context.trace else "",
             would_deny=would_deny,
+            overruled=overruled,
         )
 
     def internal_error(self, policy: Policy, failure: Failure, subject: Subject) -> Finding:
@@ -184,7 +183,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         if reason is None or self._why_void or not may_break(request, [policy.break_glass]):
             return ""
         self.audit["break-glass"] = f"{user}: {_cut(reason)}"
-        return f"{BY_BREAK_GLASS}{user or 'an unknown user'}: {_cut(reason)}"
+        return f"break-glass by {user or 'an unknown user'}: {_cut(reason)}"
 
     @property
     def _emergency(self) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -23,14 +23,25 @@ from webhook.engine.matching import Matching
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
 from webhook.kube.edit import PodEditor
-from webhook.model.decision import ENGINE, NO_TRACE, NOTHING, Decision, Failure, Finding, Outcome, Trace, Violation
+from webhook.model.decision import (
+    ENGINE,
+    NO_TRACE,
+    NOTHING,
+    Decision,
+    Failure,
+    Finding,
+    Outcome,
+    StepKind,
+    Trace,
+    Violation,
+)
 from webhook.model.review import MalformedObjectError, changes_metadata_only
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
 from webhook.rules.subject import Subject, template_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from webhook.engine.index import Index, Policy, Route
     from webhook.kube.layouts import FoundTemplate
@@ -38,12 +49,12 @@ if TYPE_CHECKING:
     from webhook.model.patch import Operation
     from webhook.model.review import Request
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Mutator, Validator
 
 VIOLATIONS_AT_MOST: Final = 100
 """Violations of one policy on one object. Users can't read more, and 60,000 labels must not take seconds."""
 
-T = TypeVar("T")
+_OF_THE_OBJECT: Final = (MalformedObjectError, OverBoundError)
+"""Errors that the object causes, for all policies."""
 
 
 def decide(request: Request, index: Index, context: Context) -> Decision:
@@ -211,7 +222,7 @@ class _Evaluation:
             return
         try:
             self._validate(named, self.subject)
-        except (MalformedObjectError, OverBoundError) as error:
+        except _OF_THE_OBJECT as error:
             self.trace.policy = self.trace.where = ""
             self.trace.say("not judged: %s", error)
 
@@ -219,14 +230,22 @@ class _Evaluation:
         """Report a break-glass annotation that none of the object's policies allows the user to write."""
         if not policies:
             return
-        looking = [policy for policy in policies if self._contained(self._guards, policy, self.subject)]
+        looking = []
+        for policy in policies:
+            try:
+                if self._guards(policy):
+                    looking.append(policy)
+            except _OF_THE_OBJECT:
+                raise
+            except Exception as error:  # noqa: BLE001 - any bug
+                self._contain(error, policy, self.subject)
         if finding := self._builder.break_glass_written(looking):
             self.findings.append(finding)
 
-    def _guards(self, policy: Policy, subject: Subject) -> bool:
+    def _guards(self, policy: Policy) -> bool:
         namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
-        matches = not policy.matcher.why_not(self.namespace, namespace_labels, subject.labels)
-        return matches and not self.matching.decider(policy, subject)
+        matches = not policy.matcher.why_not(self.namespace, namespace_labels, self.subject.labels)
+        return matches and not self.matching.decider(policy, self.subject)
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
@@ -285,76 +304,72 @@ class _Evaluation:
         """Apply the mutating policies to the subject's Pod, and return the operations."""
         editor: PodEditor | None = None
         for policy in policies:
-            if policy.mutator is not None:
-                editor = self._contained(self._mutate_with, policy, subject, policy.mutator, editor) or editor
+            if policy.mutator is None:
+                continue
+            kept = len(editor.operations) if editor is not None else 0
+            try:
+                if not self._changes(policy, subject):
+                    continue
+                if editor is None:
+                    editor = PodEditor(subject.pod)
+                editor.policy = policy.name
+                policy.mutator.mutate(subject, editor, self.context)
+            except _OF_THE_OBJECT:
+                raise
+            except Exception as error:  # noqa: BLE001 - any bug
+                self._contain(error, policy, subject)
+                if editor is not None:
+                    editor.undo(kept)
         return editor.operations if editor is not None else []
 
-    def _mutate_with(
-        self, policy: Policy, subject: Subject, mutator: Mutator, editor: PodEditor | None
-    ) -> PodEditor | None:
-        """Apply all changes of one policy, or none. Return the editor, if a policy needed one."""
+    def _changes(self, policy: Policy, subject: Subject) -> bool:
+        """Return whether the policy may change the subject's Pod."""
         if not self._applies(policy, subject):
-            return editor
+            return False
         if policy.enforcement is Outcome.AUDIT:
             subject.trace.say("enforcement is audit: nothing is changed")
-            return editor
-        if self._unknown_match(policy, subject):
-            return editor
-        if editor is None:
-            editor = PodEditor(subject.pod)
-        editor.policy = policy.name
-        kept = len(editor.operations)
-        try:
-            mutator.mutate(subject, editor, self.context)
-        except Exception:
-            editor.undo(kept)
-            raise
-        return editor
+            return False
+        return not self._unknown_match(policy, subject)
 
     def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
         for policy in policies:
-            if policy.validator is not None:
-                self._contained(self._validate_with, policy, subject, policy.validator)
+            try:
+                if policy.validator is None or not self._applies(policy, subject):
+                    continue
+                for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
+                    unknown_match = self._unknown_match(policy, subject)
+                    self.unknown += violation.unknown or unknown_match is not None
+                    finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
+                    # Several templates can inherit the same finding from the object: report it once.
+                    if not subject.template or finding not in self.findings:
+                        self.findings.append(finding)
+            except _OF_THE_OBJECT:
+                raise
+            except Exception as error:  # noqa: BLE001 - any bug
+                self._contain(error, policy, subject)
 
-    def _validate_with(self, policy: Policy, subject: Subject, validator: Validator) -> None:
-        if not self._applies(policy, subject):
-            return
-        for violation in islice(validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-            unknown_match = self._unknown_match(policy, subject)
-            self.unknown += violation.unknown or unknown_match is not None
-            finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
-            # Several templates can inherit the same finding from the object: report it once.
-            if not subject.template or finding not in self.findings:
-                self.findings.append(finding)
-
-    def _contained(self, step: Callable[..., T], policy: Policy, subject: Subject, *more: object) -> T | None:
-        """Return the result of a step of one policy. If it fails, report that: the other policies still decide."""
-        try:
-            return step(policy, subject, *more)
-        except (MalformedObjectError, OverBoundError):
-            raise  # because of the object, for all policies
-        except Exception as error:  # noqa: BLE001 - any bug
-            failure = Failure(policy.name, type(error).__name__, frames_of(error))
-            self.failures.append(failure)
-            self.findings.append(self._builder.internal_error(policy, failure, subject))
-            return None
+    def _contain(self, error: Exception, policy: Policy, subject: Subject) -> None:
+        """Report a failure of one policy, so that the others still decide."""
+        failure = Failure(policy.name, type(error).__name__, frames_of(error))
+        self.failures.append(failure)
+        self.findings.append(self._builder.internal_error(policy, failure, subject))
 
     def _applies(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy matches the subject, no other policy decides for it, and no exemption applies."""
         if self.trace.kept:
             self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
         if self._is_foreign(policy):
-            self.trace.say("not evaluated: namespace %s belongs to the provider", self.namespace)
+            self.trace.skip("not evaluated: namespace %s belongs to the provider", self.namespace)
             return False
         if self.route.restricted or not policy.matcher.trivial:
             if why_not := self.matching.why_not(policy, subject):
-                self.trace.say("%s", why_not)
+                self.trace.skip("%s", why_not)
                 return False
             if self.matching.is_unknown(policy):
                 text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
                 self.trace.say(text, self.request.namespace)
         if self.route.contested and (decider := self.matching.decider(policy, subject)):
-            self.trace.say("overridden: %s decides", decider)
+            self.trace.say("overridden: %s decides", decider, kind=StepKind.OVERRIDDEN)
             return False
         return not ((self.route.contested or policy.exemptions) and self._is_exempt(policy, subject))
 
@@ -371,10 +386,11 @@ class _Evaluation:
         for exemption in dict.fromkeys(exemptions):
             failing = exemption.failing(self.request, subject.labels, self.context.now.date())
             if not failing:
-                self.trace.say("%s", exemption.sentence)
+                self.trace.say("%s", exemption.sentence, kind=StepKind.EXEMPTED, cause=exemption)
                 self._record(policy.name, exemption.sentence)
                 return True
-            self.trace.say('not exempt by %s "%s": %s doesn\'t match', exemption.name, exemption, failing)
+            text = 'not exempt by %s "%s": %s doesn\'t match'
+            self.trace.say(text, exemption.name, exemption, failing, kind=StepKind.NOT_EXEMPTED)
         return False
 
     @property

@@ -103,8 +103,6 @@ def bound_volumes(
     spec: PodSpec, namespace: str, references: Mapping[str, Reference]
 ) -> Iterator[tuple[str, tuple[Term, ...]]]:
     """Yield the name and the node affinity of each known PersistentVolume that a Pod mounts."""
-    if not references:
-        return
     for volume in spec.volumes or ():
         if (source := volume.persistentVolumeClaim) is not None:
             claim = references.get(key_of("PersistentVolumeClaim", namespace, source.claimName))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from textwrap import indent
 from types import MappingProxyType
@@ -96,6 +96,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         lowered: why the outcome is below the policy's enforcement, as a phrase; set only with a trace, and if the
             detail doesn't explain it.
         would_deny: the finding would deny the request without the cluster's mode.
+        overruled: break-glass lowered a denial to a warning.
     """
 
     policy: str
@@ -107,6 +108,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     lowered: str = ""
     would_deny: bool = False
+    overruled: bool = False
 
     def message(self) -> str:
         """Return the finding as text: the reason, field, and id on the first line, the detail and the fix below."""
@@ -122,22 +124,51 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
+class StepKind(Enum):
+    """The meaning of a trace step for the policy's verdict."""
+
+    REMARK = "a reason for what the policy did"
+    SKIPPED = "the policy didn't evaluate the object"
+    EXEMPTED = "an exemption applies"
+    NOT_EXEMPTED = "an exemption doesn't apply"
+    OVERRIDDEN = "another policy decides"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a trace.
+
+    Attributes:
+        cause: the policy's condition or exemption that the step is about, or None.
+    """
+
+    text: str
+    kind: StepKind = StepKind.REMARK
+    cause: object = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Trace(msgspec.Struct, kw_only=True):
-    """The reasons why rules acted or didn't, as steps of ``(policy, where, text)``. The engine sets policy and where.
+    """The reasons why rules acted or didn't, as ``(policy, where, step)``. The engine sets policy and where.
 
     Attributes:
         kept: record the steps; otherwise discard each one before it is formatted.
     """
 
     kept: bool = True
-    steps: list[tuple[str, str, str]] = []
+    steps: list[tuple[str, str, Step]] = []
     policy: str = ""
     where: str = ""
 
-    def say(self, text: str, *args: object) -> None:
+    def say(self, text: str, *args: object, kind: StepKind = StepKind.REMARK, cause: object = None) -> None:
         """Record one step from a %-format and its arguments."""
         if self.kept:
-            self.steps.append((self.policy, self.where, text % args if args else text))
+            self.steps.append((self.policy, self.where, Step(text % args if args else text, kind, cause)))
+
+    def skip(self, text: str, *args: object, cause: str | None = None) -> None:
+        """Record the reason why the policy doesn't evaluate the object."""
+        self.say(text, *args, kind=StepKind.SKIPPED, cause=cause)
 
 
 NO_TRACE: Final = Trace(kept=False)
@@ -177,7 +208,7 @@ class Decision(msgspec.Struct, frozen=True):
     audit: Mapping[str, str] = msgspec.field(default_factory=dict)
     malformed: bool = False
     unknown: int = 0
-    steps: tuple[tuple[str, str, str], ...] = ()
+    steps: tuple[tuple[str, str, Step], ...] = ()
     failures: tuple[Failure, ...] = ()
 
     @property

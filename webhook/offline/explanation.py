@@ -16,7 +16,7 @@ from webhook.capacity.providers.joins import with_template_of, with_used
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.kube.layouts import member
-from webhook.model.decision import ENGINE, Outcome
+from webhook.model.decision import ENGINE, Outcome, Step, StepKind
 from webhook.model.review import decode_object, is_null
 from webhook.offline.additions import addition_of
 from webhook.offline.report import alike
@@ -143,18 +143,15 @@ OFF: Final = "off"
 
 ITSELF: Final = "the object itself"
 
-_SKIPPED: Final = ("match.", "matchConditions[", "not evaluated: ")
-_LEFT_OUT: Final = dict.fromkeys(_SKIPPED, SKIPS) | {"exempt: ": EXEMPTS, "overridden: ": OVERRIDDEN}
-"""The prefixes of a policy's last step if it doesn't match the object, exempts it, or is overridden."""
-
-_NOT_EXEMPT: Final = "not exempt by "
+_LEFT_OUT: Final = {StepKind.SKIPPED: SKIPS, StepKind.EXEMPTED: EXEMPTS, StepKind.OVERRIDDEN: OVERRIDDEN}
+"""The words for the last steps of policies that don't evaluate the object."""
 
 
 class Reason(msgspec.Struct, frozen=True):
     """The trace steps of a policy. ``where``: the field path of a pod template, the object itself, or empty for all."""
 
     where: str
-    steps: tuple[str, ...]
+    steps: tuple[Step, ...]
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +249,7 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
         if document.is_policy and document.spec.enforcement is Enforcement.OFF
     ]
     unasked = (
-        PolicyVerdict(policy=name, kind=kind, word=word, reasons=(Reason("", (why,)),))
+        PolicyVerdict(policy=name, kind=kind, word=word, reasons=(Reason("", (Step(why),)),))
         for name, kind, word, why in (*skipped, *off)
     )
     return replace(
@@ -264,21 +261,21 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     )
 
 
-def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[str, ...]]:
+def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[Step, ...]]:
     """Return the trace steps by policy and place.
 
     If a policy has steps in both phases, return those of mutation: validation sees the policy's changes.
     """
-    steps: dict[tuple[str, str], tuple[str, ...]] = {}
+    steps: dict[tuple[str, str], tuple[Step, ...]] = {}
     for decision in (trace.validation, trace.mutation):
         by_place = alike(decision.steps, lambda step: step[:2])
-        steps |= {place: tuple(dict.fromkeys(text for *_, text in same)) for place, same in by_place.items()}
+        steps |= {place: tuple(dict.fromkeys(step for *_, step in same)) for place, same in by_place.items()}
     return steps
 
 
 def verdict_on(
     policy: Policy,
-    steps: dict[tuple[str, str], tuple[str, ...]],
+    steps: dict[tuple[str, str], tuple[Step, ...]],
     manifest: Manifest,
     judgement: Judgement,
     trace: PhaseDecisions,
@@ -308,12 +305,14 @@ def verdict_on(
 def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
     """Yield the steps without the exemptions that didn't apply: without findings, they don't matter."""
     for reason in reasons:
-        if steps := tuple(step for step in reason.steps if not step.startswith(_NOT_EXEMPT)):
+        if steps := tuple(step for step in reason.steps if step.kind is not StepKind.NOT_EXEMPTED):
             yield Reason(reason.where, steps)
 
 
 def _reasons(
-    own_steps: dict[str, tuple[str, ...]], steps: dict[tuple[str, str], tuple[str, ...]], findings: tuple[Finding, ...]
+    own_steps: dict[str, tuple[Step, ...]],
+    steps: dict[tuple[str, str], tuple[Step, ...]],
+    findings: tuple[Finding, ...],
 ) -> tuple[Reason, ...]:
     """Return the steps of a policy, with their places if the steps differ by place."""
     templates = {where for _, where in steps if where}
@@ -330,6 +329,5 @@ def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions:
         return VERBS[max(finding.outcome for finding in findings)]
     if additions:
         return CHANGES
-    last_steps = {reason.steps[-1] for reason in reasons}
-    words = {next((word for start, word in _LEFT_OUT.items() if step.startswith(start)), PASSES) for step in last_steps}
+    words = {_LEFT_OUT.get(reason.steps[-1].kind, PASSES) for reason in reasons}
     return PASSES if PASSES in words or not words else min(words)

@@ -8,6 +8,7 @@ so that no finding quotes a secret.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.view import ClusterView  # noqa: TC001 - as above
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
-from webhook.kube.references import key_of
+from webhook.kube.references import CLUSTER_SCOPED, KINDS, key_of
 from webhook.model.patch import Operation
 from webhook.model.review import Request, is_null
 from webhook.rules.context import Phase  # noqa: TC001
@@ -32,6 +33,9 @@ SUFFIX: Final = ".jsonl"
 
 REDACTED: Final = "(not recorded)"
 """The replacement for a value that may be secret."""
+
+_NAME: Final = re.compile(rb'"([a-z0-9][-.a-z0-9]*)"')
+"""A string that can be the name of an object."""
 
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that contains the whole manifest as text."""
@@ -158,9 +162,11 @@ def _as_seen_from(request: Request, view: ClusterView) -> ClusterView:
     nodes = {name: place for name, place in view.nodes.items() if name.encode() in text} if naming else {}
     autoscalers = {namespace: known} if (known := view.autoscalers.get(namespace)) else {}
     namespaces = {} if labels is None else {namespace: labels}
-    named = {key: known for key, known in view.references.items() if key.rpartition("/")[2].encode() in text}
-    volumes = {key_of("PersistentVolume", "", known.volume) for known in named.values()}
-    references = named | {key: view.references[key] for key in volumes & view.references.keys()}
+    names = {match.decode() for match in _NAME.findall(text)}
+    keys = {key_of(kind, "" if kind in CLUSTER_SCOPED else namespace, name) for kind in KINDS for name in names}
+    named = {key: found for key in keys if (found := view.references.get(key)) is not None}
+    volumes = {key_of("PersistentVolume", "", claim.volume) for claim in named.values()}
+    references = named | {key: volume for key in volumes if (volume := view.references.get(key)) is not None}
     return replace(
         view, namespaces=namespaces, budgets=budgets, nodes=nodes, autoscalers=autoscalers, references=references
     )

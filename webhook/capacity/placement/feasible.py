@@ -103,7 +103,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         for nodes in fitting:
             guards = filter(partial(self._opens, nodes), nodes.guards)
             marking = filter(partial(self._may_meet, nodes), nodes.marking)
-            repelling = nodes.taints if self.chooses(nodes) else ()
+            repelling = (*nodes.taints, *nodes.pool.shown_taints) if nodes.pool and self.chooses(nodes) else ()
             wanted |= dict.fromkeys(tolerations_for((*marking, *nodes.platform, *guards, *repelling)))
         return tuple(wanted)
 

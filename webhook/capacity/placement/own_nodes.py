@@ -40,10 +40,11 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
     keys = frozenset[str]().union(*(group.label_keys or () for group in groups))
     shared = frozenset.intersection(*(frozenset(group.taints) for group in groups)).difference(pool.taints)
     lasting = (taint for taint in shared if taint.effect in HARD_EFFECTS and not provider.is_forbidden(taint))
-    # A pool that declares all labels also declares all taints, except those of starting nodes.
-    taints = (*pool.taints, *sorted(filter(says_spot, lasting) if pool.label_domains else lasting, key=str))
+    undeclared = tuple(sorted(lasting, key=str))
+    # New nodes of a pool that declares all labels have no other taints, except one that marks them as spot.
     if pool.label_domains:
-        return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints)
+        taints = (*pool.taints, *filter(says_spot, undeclared))
+        return replace(pool, label_keys=keys.union(pool.label_keys or ()), taints=taints, shown_taints=undeclared)
     common = set(groups[0].labels.items()).intersection(*(group.labels.items() for group in groups))
     alike = bool(pool.instance_type) and ", " not in pool.instance_type
     sure = common if alike else [item for item in common if item[0] in _PLATFORM or item[0] in pool.labels]
@@ -59,7 +60,7 @@ def with_nodes(pool: Pool, groups: Sequence[Pool], provider: Provider, inferred:
         label_keys=keys.union(pool.labels, requirements.labels) if alike else None,
         requirements=requirements,
         zones=zones,
-        taints=taints,
+        taints=(*pool.taints, *undeclared),
     )
 
 

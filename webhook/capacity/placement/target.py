@@ -83,7 +83,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
         field: the field that requests spot: the Pod's label or its own selection; empty for the namespace's label.
         own: the field by which the Pod itself selects spot, even if a label also requests spot; empty if none.
-        on_named_nodes: its own constraints name individual Nodes, all of them in these pools.
+        pinned: whether its nodeSelector or affinity confines it to ``nodes``. An injected selector does so, too.
     """
 
     preferred: bool
@@ -99,7 +99,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     field: str = ""
     own: str = ""
-    on_named_nodes: bool = False
+    pinned: bool = False
 
 
 class NotTargeting(msgspec.Struct, frozen=True):
@@ -157,27 +157,24 @@ def target_of(
     if wanted is None and named is None and not (tolerating or constrained(pod.spec) or preferences_of(pod.spec)):
         return _SILENT
     supply = supply_of(view, providers)
-    kind, shown = _kind(pod, named), view.providers | supply.providers
-    may_name = HOSTNAME_LABEL in (pod.spec.nodeSelector or ()) or required_of(pod.spec) is not None
-    spec = pod.spec
-    plain = not (may_name or pod.annotations or spec.volumes or spec.resourceClaims)
-    meant = (
-        _PLAIN
-        if plain
-        else _Meaning(
-            with_pools_of_nodes(terms_of(pod.spec), view.nodes, providers) if may_name else None,
-            claimed_classes(pod.spec, namespace, view.references),
-            frozenset(resource for key, resource in _shares(providers).items() if key in pod.annotations),
-            tuple(bound_volumes(pod.spec, namespace, view.references)),
+    kind, shown, spec, shares = _kind(pod, named), view.providers | supply.providers, pod.spec, _shares(providers)
+    may_name = HOSTNAME_LABEL in (spec.nodeSelector or ()) or required_of(spec) is not None
+    has_parts = not shares.keys().isdisjoint(pod.annotations)
+    meant = _PLAIN
+    if may_name or has_parts or spec.resourceClaims or (spec.volumes and view.references):
+        meant = _Meaning(
+            with_pools_of_nodes(terms_of(spec), view.nodes, providers) if may_name else None,
+            claimed_classes(spec, namespace, view.references),
+            frozenset(resource for key, resource in shares.items() if key in pod.annotations),
+            tuple(bound_volumes(spec, namespace, view.references)),
         )
-    )
     cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
     target = cached.get(cache_key)
     if target is None:
         names = shown or set(provider)
         in_play = tuple(candidate for name, candidate in providers.items() if name in names)
-        candidates = _demanded_providers(terms_of(pod.spec), providers) or in_play
+        candidates = _demanded_providers(terms_of(spec), providers) or in_play
         spot_shown = view.spot_providers
         target = _answer(pod, wanted, meant, supply, providers, candidates, spot_shown, tolerating=tolerating)
         if len(kind) <= _KIND_LENGTH:
@@ -275,6 +272,7 @@ def _answer(
     fit = feasible_nodes(demands, supply, candidates, spot_shown)
     pools = tuple(spot.pool for spot in fit.nodes if spot.pool is not None)
     by_node = meant.terms is not None and all(map(names_nodes, terms)) and confined_to(placed, fit.nodes, supply)
+    pinned = by_node or bool(_demanded_providers(terms, providers)) or confined_to(terms, fit.nodes, supply)
     return Target(
         preferred=by_preference or wanted == SPOT_PREFERRED,
         by_preference=by_preference,
@@ -290,18 +288,8 @@ def _answer(
         requested=requested,
         gpu=demands.gpu,
         tolerations=fit.tolerations,
-        on_named_nodes=by_node,
+        pinned=pinned,
     )
-
-
-def is_pinned(pod: Pod, target: Target, supply: Supply, providers: Mapping[str, Provider]) -> bool:
-    """Return whether the Pod's own nodeSelector or affinity confines it to the nodes of its target.
-
-    An injected selector pins the Pod, and doesn't change its target.
-    """
-    terms = terms_of(pod.spec)
-    own = target.on_named_nodes or bool(_demanded_providers(terms, providers))
-    return own or confined_to(terms, target.nodes, supply)
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:

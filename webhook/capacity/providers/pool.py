@@ -90,6 +90,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         unread: the reason why the pool's usability is unknown: a field that can't be read; empty if there is none.
         held_by: the field that is the cause of ``blocked`` or ``unread``.
         taints: the declared taints of its nodes.
+        shown_taints: the taints that its Nodes have now, and that new nodes need not have.
         bare: whether the provider adds no platform taints to its nodes.
         requirements: the possible values of its nodes' labels, including its own labels; None if it has no such list.
         labels: the declared labels of its nodes, including the pool-name label. A missing label is unknown, not absent.
@@ -137,6 +138,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     unread: str = ""
     held_by: str = ""
     taints: tuple[Taint, ...] = ()
+    shown_taints: tuple[Taint, ...] = ()
     bare: bool = False
     requirements: Requirements | None = None
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)

@@ -88,7 +88,7 @@ def _steps(reason: Reason, indent: str) -> Iterator[Line]:
     if reason.where:
         yield [(f"{indent}{printable(reason.where)}:", _QUIET)]
     for step in reason.steps:
-        yield from _wrapped(step, indent + "  " * bool(reason.where), _QUIET)
+        yield from _wrapped(step.text, indent + "  " * bool(reason.where), _QUIET)
 
 
 def _finding(finding: Finding) -> Iterator[Line]:

@@ -235,7 +235,7 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
     left_out = {policy.name: why for policy, why in index.left_out(trace.request)}
     resource = ".".join(filter(None, (trace.request.path, trace.request.resource.group)))
     steps = steps_by_policy(trace)
-    of_all = "; ".join(text for (policy, _), texts in steps.items() if not policy for text in texts)
+    of_all = "; ".join(step.text for (policy, _), own in steps.items() if not policy for step in own)
     for policy in index.policies:
         if names and policy.name not in names:
             continue
@@ -247,6 +247,6 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
         if not verdict.findings and not verdict.additions:
             # The last step says why a policy skips or exempts the object.
             last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
-            pairs = ((reason.where, "; ".join(reason.steps[last])) for reason in verdict.reasons)
+            pairs = ((reason.where, "; ".join(map(str, reason.steps[last]))) for reason in verdict.reasons)
             reasons = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
             yield f"{policy.name} {verdict.word}: {reasons or of_all}".removesuffix(": ")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.engine.bundle import OWN_NAMESPACE
-from webhook.engine.enforcement import BY_BREAK_GLASS, NOT_DENIED
 from webhook.engine.index import Index
 from webhook.model.review import OPERATIONS
 from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from webhook.rules.context import Context
     from webhook.rules.protocol import Validator
     from webhook.rules.subject import Subject
-
-
-_CONDITION: Final = "matchConditions["
-"""The prefix of a trace step that names a false condition."""
 
 
 class Reached(msgspec.Struct):
@@ -89,17 +84,13 @@ def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -
     """Return the recorded coverage, completed from the trace."""
     if trace is None:
         return replace(reached)
-    steps = {text for name, _, text in trace.validation.steps if name == policy.name}
-    conditions = {text.removesuffix(" is false") for text in steps if text.startswith(_CONDITION)}
+    causes = {step.cause for name, _, step in trace.validation.steps if name == policy.name}
     return replace(
         reached,
         acted=reached.acted or any(operation.policy == policy.name for operation in trace.mutation.patch),
-        exemptions={exemption for exemption in policy.exemptions if exemption.sentence in steps},
-        parts=reached.parts | conditions,
-        overruled=any(
-            finding.policy == policy.name and f"{NOT_DENIED}{BY_BREAK_GLASS}" in finding.detail
-            for finding in trace.validation.findings
-        ),
+        exemptions=causes.intersection(policy.exemptions),
+        parts=reached.parts.union(cause for cause in causes if isinstance(cause, str)),
+        overruled=any(finding.policy == policy.name and finding.overruled for finding in trace.validation.findings),
     )
 
 
@@ -143,7 +134,7 @@ def _parts(document: PolicyDocument, policy: Policy, cases: list[Reached]) -> It
     missed = (part for part in getattr(policy.validator, "parts", ()) if part not in reached)
     yield from (f"no case has a finding of {part}" for part in missed)
     for number, condition in enumerate(getattr(document.spec, "match_conditions", ())):
-        where = f"{_CONDITION}{number}] {condition.name}"
+        where = f"matchConditions[{number}] {condition.name}"
         if where not in reached:
             yield f"no case fails {where}"
     if policy.break_glass and not any(case.overruled for case in cases):

@@ -135,7 +135,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         request = subject.request
         before = _known(readers, request, view)
         if before is None:
-            subject.trace.say("not evaluated: the cluster has no %s %s", readers.any.kind, request.name)
+            subject.trace.skip("not evaluated: the cluster has no %s %s", readers.any.kind, request.name)
             return
         reader = next(candidate for candidate in readers.readers if candidate.provider == before.provider)
         empty = msgspec.structs.replace(before, desired=0)
@@ -203,7 +203,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
     def _judge(self, subject: Subject, change: PoolChange, view: ClusterView) -> Iterator[Violation]:
         before, after = change.before, change.after
         if after is not None and after.deleting:
-            subject.trace.say("%s is being deleted: its updates are not evaluated", after)
+            subject.trace.skip("%s is being deleted: its updates are not evaluated", after)
             return
         if after is None and change.reader.is_cluster:
             subject.trace.say("%s is the cluster itself: its spot pools are deleted with it", before)

@@ -44,10 +44,11 @@ import msgspec
 from webhook.capacity.placement.floor import FLOOR_GATE, excluding_spot
 from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, is_pinned, kept_fields
+from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, kept_fields
 from webhook.capacity.view import Needs
-from webhook.kube.affinity import Term, constrained, contradiction, terms_of
+from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
+from webhook.model.decision import StepKind
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
@@ -123,7 +124,8 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         pod, view, trace = subject.pod, context.view, subject.trace
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
-            trace.say("not placed on spot: %s", target.because)
+            kind = StepKind.SKIPPED if target.untouchable else StepKind.REMARK
+            trace.say("not placed on spot: %s", target.because, kind=kind)
             violations = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 violations = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
@@ -169,9 +171,10 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
-        confined = constrained(pod.spec) and is_pinned(pod, target, supply, self.targeting.providers)
         opened: tuple[Rejected, ...] = ()
-        if (confined or preferred) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
+        if (
+            target.pinned or preferred
+        ) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
             own = pod.spec.tolerations or ()
             opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
         excluded, others = excluding(opened, target.nodes), target.strays
@@ -185,15 +188,15 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
             excluded = ()
-        elif excluded is None or not (confined or wanted):
+        elif excluded is None or not (target.pinned or wanted):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
-        elif confined or not (missing or preferred):
+        elif target.pinned or not (missing or preferred):
             trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
         elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        required = _together(_missing(pod, excluded))
+        required = _together(_missing(pod, excluded)) if excluded else ()
         if selectors and not preferred:
             required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(

@@ -126,14 +126,14 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         workload = subject.workload if subject.template else WorkloadFields()
         controller = workload.controller if subject.template else pod.controller
         if controller is not None and (controller.group, controller.kind) in self.reported_kinds:
-            say("not evaluated: the findings are on the %s that creates it", controller.kind)
+            subject.trace.skip("not evaluated: the findings are on the %s that creates it", controller.kind)
             return
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
-            say("not evaluated: %s", target.because)
+            subject.trace.skip("not evaluated: %s", target.because)
             return
         if target.pools == ():
-            say("not evaluated: no spot pool can run it")
+            subject.trace.skip("not evaluated: no spot pool can run it")
             return
         say("targets spot: %s", target.because)
         case = self._case(subject, target, workload, context)

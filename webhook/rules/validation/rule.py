@@ -76,7 +76,7 @@ class Validation(msgspec.Struct, frozen=True):
         for condition in self.conditions:  # one false condition decides, even if others have no result
             try:
                 if not condition.expression.evaluate(values):
-                    subject.trace.say("%s is false", condition.where)
+                    subject.trace.skip("%s is false", condition.where, cause=condition.where)
                     return
             except EvaluationError as error:
                 failed.append(_no_result(error, condition, context))
