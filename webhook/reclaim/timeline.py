@@ -55,7 +55,7 @@ SPANS: Final[dict[SpanName, SpanStyle]] = {
     "running": SpanStyle("runs on", "runs on", "─", "dim"),
     "preStop": SpanStyle("preStop sleeps", "preStop", "▒", "yellow"),
     "hook": SpanStyle("preStop, then SIGTERM", "preStop and SIGTERM", "▓", "yellow"),
-    "sidecar": SpanStyle("SIGTERM after the app containers", "sidecar", "░", "magenta"),
+    "sidecar": SpanStyle("SIGTERM last", "sidecar", "░", "magenta"),
     "shutdown": SpanStyle("SIGTERM: shuts down", "SIGTERM", "█", "cyan"),
     "margin": SpanStyle("margin", "margin", "·", "green"),
     "lost": SpanStyle("cut off", "lost", "X", "bold red"),
