@@ -33,6 +33,6 @@ def node(pytestconfig: pytest.Config) -> Iterator[Node]:
             try:
                 running = stack.enter_context(start_node(find_programs()))
             except (BinariesError, ControlPlaneError) as error:
-                report(f"NO TESTS ON A NODE: {str(error).partition(chr(10))[0]}")
+                report(f"NO TESTS ON A NODE: {' '.join(str(error).split())}")
                 pytest.skip(str(error))
         yield running

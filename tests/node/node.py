@@ -80,8 +80,8 @@ def start_node(programs: Mapping[str, Path]) -> Iterator[Node]:
         plane.start("node", [*namespaces, str(HERE / "start.sh"), str(plane.directory)], "unshare")
         try:
             node = Node(Api(plane), plane.directory / "log")
-            node.run("first", {"restartPolicy": "Never", "containers": [{"name": "main", "command": ["true"]}]})
-            plane.wait_for("the node", lambda: node.pods()["first"]["status"].get("phase") == "Succeeded" or None)
+            node.run("probe", {"restartPolicy": "Never", "containers": [{"name": "probe", "command": ["true"]}]})
+            plane.wait_for("the node", lambda: node.pods()["probe"]["status"].get("phase") == "Succeeded" or None)
             yield node
         finally:
             _end(plane.processes["node"], plane.directory / "containerd" / "io.containerd.runtime.v2.task")
