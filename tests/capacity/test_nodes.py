@@ -189,7 +189,7 @@ TOLERATE = [{"key": "lifecycle", "operator": "Equal", "value": "Ec2Spot", "effec
         (NODES, {"selector": {ZONE: "b"}}, ["spot", "eks"]),
         (NODES, {"selector": {ZONE: "c"}}, ["eks"]),
         (NODES, {"selector": {EKS_POOL: "spot"}}, ["spot"]),
-        (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"]),
+        (NODES, {"selector": {EKS_POOL: "batch"}}, ["eks"] * 3),  # a pool that the Pod names may have any platform
         (NODES, {"selector": {EKS_POOL: "system"}}, []),  # it isn't spot
         (NODES, {"named": "spot"}, ["spot"]),
         (NODES[3:], {}, ["eks"]),

@@ -34,7 +34,7 @@ def selected(
     """Return the requirements as text: ``key=value, key=a|b or key=c``. A provider's name stands for unseen nodes."""
     supply = supply_of(view_of(*pools, shown=shown), ALL)
     nodes = (nodes for nodes in supply.spot if nodes.pool is not None and nodes.pool.name in chosen)
-    unseen = (nodes for nodes in supply.unseen if nodes.provider.name in chosen)
+    unseen = supply.unseen(chosen)
     alternatives = select((*nodes, *unseen), supply, labels, by_name=by_name)
     return " or ".join(", ".join(map(_text, alternative)) for alternative in alternatives)
 

@@ -77,7 +77,10 @@ def test_example_prints_what_the_page_shows(
 # Pages about policies
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-POLICY_PAGES: Final = (DOCS / "policies" / "common.md", DOCS / "how-policies-combine.md", DOCS / "exempt-a-workload.md")
+POLICY_PAGES: Final = (
+    DOCS / "policies" / "common.md",
+    *(DOCS / f"{name}.md" for name in ("adding-a-provider", "exempt-a-workload", "how-policies-combine")),
+)
 FILE: Final = re.compile(r"^`([\w./-]+\.yaml)`:\n\n(?:<!-- [^\n]* -->\n\n)?```yaml\n(.*?)```", re.DOTALL | re.MULTILINE)
 ON_POLICY_PAGES: Final = [(page, *example) for page in POLICY_PAGES for example in commands(page)]
 

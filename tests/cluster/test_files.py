@@ -132,7 +132,7 @@ def test_a_stateful_set_has_a_first_ordinal(
     [
         ("{compute.coreweave.com/node-pool: x}", {"cks"}),
         ('{other.io/spot: "true"}', {"other"}),
-        ('{other.io/spot: "false"}', set()),
+        ('{other.io/spot: "false"}', {"other"}),
         ('{other.io/pool: x, compute.coreweave.com/node-pool: "y"}', {"cks", "other"}),
         ("{}", set()),
     ],

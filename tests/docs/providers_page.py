@@ -10,7 +10,7 @@ from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader_schema import GraceWindowSpec, MachinesSpec, NodePoolReaderSpec
@@ -28,162 +28,155 @@ class AnnotationError(Exception):
 def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
     """Return the file name, document, and spec of each shipped provider."""
     listed = []
-    files = (ROOT / "policies" / "providers").glob("*.yaml")
-    for file in sorted(files, key=lambda file: (file.stem != "cks", file.stem)):
+    for file in (ROOT / "policies" / "providers").glob("*.yaml"):
         (read,) = read_documents(file.read_bytes(), str(file))
         document = cast("dict[str, Any]", read.value)
         listed.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
+    listed.sort(key=lambda provider: (provider[0] != "cks.yaml", provider[2].title.casefold()))
     return listed
 
 
 def provider_table() -> str:
-    """Return the facts about each provider."""
-    specs = [spec for _, _, spec in providers()]
-    heads = [f"[{spec.title}]({_source(name, document)})" for name, document, spec in providers()]
-    rows: list[tuple[str, Callable[[CapacityProviderSpec], str]]] = [
-        ("file", lambda spec: next(f"`{name}`" for name, _, provider in providers() if provider.title == spec.title)),
-        (
-            "labels of spot nodes",
-            lambda spec: _lines(
-                _marked(
-                    f"{label.key}={label.value}", label.note or ("no other node has the key" if label.spot_only else "")
-                )
-                for label in spec.spot_node_labels
-            ),
-        ),
-        ("label that names a node's pool", lambda spec: _codes([spec.pool_name_label, *spec.other_pool_name_labels])),
-        (
-            "taints of spot nodes",
-            lambda spec: _lines(
-                _marked(f"{taint.key}={taint.value}:{taint.effect}", taint.note) for taint in spec.spot_node_taints
-            ),
-        ),
-        (
-            "taints of a platform",
-            lambda spec: _codes(f"{taint.key}={taint.value}:{taint.effect}" for taint in spec.platform_taints),
-        ),
-        (
-            "capacity that ends by itself",
-            lambda spec: _lines(
-                (
-                    *(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels),
-                    *((spec.limited.ends,) if "limited" in spec.model_fields_set else ()),
-                )
-            ),
-        ),
-        ("never tolerated", lambda spec: _codes(toleration.key for toleration in spec.never_tolerate)),
-        ("GPU resources", lambda spec: _codes(spec.gpu.resources.patterns)),
-        (
-            "taints only for Pods that request GPUs",
-            lambda spec: ", ".join(
-                _marked(
-                    f"{taint.key}={taint.value}" if taint.value else taint.key,
-                    "on every node with GPUs" if taint.automatic else "",
-                )
-                for taint in spec.gpu.taints
-            ),
-        ),
-        ("instance types with GPUs", lambda spec: _codes(spec.instance_types.gpu.patterns)),
-        ("instance types of arm64", lambda spec: _codes(spec.instance_types.arm.patterns)),
-        ("labels of machines with GPUs", lambda spec: _codes(spec.gpu.labels.patterns)),
-        ("labels that name machines", lambda spec: _codes(label.key for label in spec.machine_labels)),
-        ("never spot", lambda spec: _codes(spec.instance_types.never_spot.patterns)),
-        (
-            "ignored",
-            lambda spec: _lines(
-                (
-                    *(f"scheduler `{item}`" for item in spec.hands_off_schedulers.patterns),
-                    *(f"selector `{item}`" for item in spec.hands_off_selectors),
-                )
-            ),
-        ),
-        (
-            "a reclaim: cordon, drain, removal",
-            lambda spec: ", ".join(
-                f"{seconds} s"
-                for seconds in (
-                    spec.interruption.cordon_seconds,
-                    spec.interruption.drain_seconds,
-                    spec.interruption.removal_seconds,
-                )
-            ),
-        ),
-        (
-            "grace budget of a Pod",
-            lambda spec: f"{spec.grace_period.budget_seconds} s, less {spec.grace_period.safety_margin_seconds} s",
-        ),
-        ("a GPU spot pool needs", _needs),
+    """Return one row for each provider, with the facts that most readers look for."""
+    heads = [
+        "provider",
+        "labels of spot nodes",
+        "taints of spot nodes",
+        "removal",
+        "budget of a Pod",
+        "pools read",
+        "checked",
     ]
-    return _table(["", *heads], ([title, *(cell(spec) for spec in specs)] for title, cell in rows))
-
-
-def _source(file: str, document: Mapping[str, Any]) -> str:
-    if source := _annotation(document, "source"):
-        return source
-    raise AnnotationError(file, "source", "write the address of the page that its facts are from")
-
-
-def _annotation(document: Mapping[str, Any], name: str) -> str:
-    return str(document["metadata"].get("annotations", {}).get(name, ""))
-
-
-def checked_pages() -> str:
-    """Return the source pages of the facts about each provider, and the date of the last check."""
-    rows: list[list[str]] = []
-    for name, document, spec in providers():
-        checked = _annotation(document, "checked")
-        try:
-            pages = {page: date.fromisoformat(day) for day, page in map(str.split, checked.splitlines())}
-        except ValueError as error:
-            text = "write each line as a date and an address, for example: 2026-11-27 https://..."
-            raise AnnotationError(name, "checked", text) from error
-        if (source := _source(name, document)) not in pages:
-            raise AnnotationError(name, "checked", f"add a line with the date and the address in `source`, {source}")
-        rows += [[spec.title, day.isoformat(), f"<{page}>"] for page, day in pages.items()]
-    return _table(["provider", "checked", "page"], rows)
-
-
-def node_pool_tables() -> str:
-    """Return the fields that each reader of node pools reads."""
-    kinds = [(spec, reader) for _, _, spec in providers() for reader in spec.node_pools]
-    rows: list[tuple[str, Callable[[NodePoolReaderSpec], str]]] = [
-        ("API", lambda reader: f"`{reader.group}` {', '.join(reader.versions)}"),
-        ("condition", lambda reader: _code(reader.when)),
-        ("listed in", lambda reader: f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""),
-        ("template of its machines", lambda reader: _code(reader.template.from_ if reader.template else None)),
-        ("spot, on-demand", lambda reader: _of_machines(reader, _capacity)),
+    rows = (
         (
-            "instance type",
-            lambda reader: _of_machines(reader, lambda fields: _code(fields.instance_type or reader.requirements)),
-        ),
-        ("GPUs, in addition to the type", lambda reader: _of_machines(reader, _accelerators)),
-        ("size", _size),
-        (
-            "autoscaled; at most",
-            lambda reader: "; ".join(
-                filter(None, (_code(reader.size.autoscaling), _code(reader.size.maximum), _code(reader.size.limits)))
-            ),
-        ),
-        ("taints", lambda reader: _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")),
-        ("labels", lambda reader: _code(reader.labels)),
-        ("pools without an object", lambda reader: _codes(reader.built_in)),
-        ("name of the pool", lambda reader: _code(reader.pool_name or "metadata.name")),
-        ("zones", lambda reader: _code(reader.zones or reader.requirements)),
-        ("cluster", _cluster),
-        ("grace period", _grace),
-        (
-            "no nodes",
-            lambda reader: _lines(rule.because + (" (it passes)" if rule.passing else "") for rule in reader.unusable),
-        ),
-    ]
-    return "\n\n".join(
-        f"### {reader.kind} ({spec.title})\n\n"
-        + _table(
-            ["", "where it is read"],
-            ([title, text] for title, cell in rows if (text := cell(reader)) not in {"", "none"}),
+            f"[{spec.title}](#{spec.title.lower().replace(' ', '-')})",
+            _codes(f"{label.key}={label.value}" for label in spec.spot_node_labels),
+            _codes(str(taint.taint) for taint in spec.spot_node_taints),
+            f"{spec.interruption.removal_seconds} s",
+            f"{spec.grace_period.budget_seconds - spec.grace_period.safety_margin_seconds} s",
+            _codes(dict.fromkeys(reader.kind for reader in spec.node_pools)),
+            min(_pages(name, document).values()).isoformat(),
         )
-        for spec, reader in kinds
+        for name, document, spec in providers()
     )
+    return _table(heads, rows)
+
+
+def provider_sections() -> str:
+    """Return all facts about each provider, and the fields that each of its readers of node pools reads."""
+    return "\n\n".join(
+        "\n\n".join(
+            (
+                f"### {spec.title}",
+                _facts([("file", f"`{name}`"), *_about(spec), *_sources(name, document)]),
+                *(f"#### {reader.kind} ({spec.title})\n\n{_facts(_about_pools(reader))}" for reader in spec.node_pools),
+            )
+        )
+        for name, document, spec in providers()
+    )
+
+
+def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
+    """Yield the facts about a provider, each with its title."""
+    yield (
+        "labels of spot nodes",
+        _lines(
+            _marked(
+                f"{label.key}={label.value}", label.note or ("no other node has the key" if label.spot_only else "")
+            )
+            for label in spec.spot_node_labels
+        ),
+    )
+    yield "taints of spot nodes", _lines(_marked(str(taint.taint), taint.note) for taint in spec.spot_node_taints)
+    yield "label that names a node's pool", _codes(filter(None, (spec.pool_name_label, *spec.other_pool_name_labels)))
+    times = spec.interruption
+    yield (
+        "cordon, drain, removal",
+        f"{times.cordon_seconds} s, {times.drain_seconds} s, {times.removal_seconds} s after the notice",
+    )
+    yield "drained by", _marked(times.drained_by, times.assumes)
+    grace = spec.grace_period
+    yield "grace budget of a Pod", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
+    yield "taints of a platform", _codes(str(taint.taint) for taint in spec.platform_taints)
+    if "limited" in spec.model_fields_set:
+        yield (
+            "capacity that ends by itself",
+            _lines((*(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels), spec.limited.ends)),
+        )
+    yield "never tolerated", _codes(toleration.key for toleration in spec.never_tolerate)
+    usual = CapacityProviderSpec.model_fields["gpu"].get_default(call_default_factory=True)
+    yield "GPU resources", _codes(spec.gpu.resources.patterns if spec.gpu.resources != usual.resources else ())
+    yield (
+        "taints only for Pods that request GPUs",
+        _codes(
+            f"{taint.key}={taint.value}" if taint.value else taint.key
+            for taint in spec.gpu.taints
+            if not taint.automatic
+        ),
+    )
+    yield (
+        "taints of every node with GPUs",
+        _codes(
+            f"{taint.key}={taint.value}" if taint.value else taint.key for taint in spec.gpu.taints if taint.automatic
+        ),
+    )
+    yield "instance types with GPUs", _codes(spec.instance_types.gpu.patterns)
+    yield "instance types of arm64", _codes(spec.instance_types.arm.patterns)
+    yield "never spot", _codes(spec.instance_types.never_spot.patterns)
+    yield "labels of machines with GPUs", _codes(spec.gpu.labels.patterns)
+    yield "labels that name machines", _codes(label.key for label in spec.machine_labels)
+    yield "schedulers that spotgate ignores", _codes(spec.hands_off_schedulers.patterns)
+    yield "selectors that spotgate ignores", _codes(spec.hands_off_selectors)
+    yield (
+        "a GPU spot pool needs",
+        _lines(f"an on-demand pool, {need.require}: else {need.outcome}" for need in spec.fallback),
+    )
+
+
+def _about_pools(reader: NodePoolReaderSpec) -> Iterator[tuple[str, str]]:
+    """Yield where each fact about a node pool is read, with its title."""
+    yield "API", f"`{reader.group}` {', '.join(reader.versions)}" + (", only in files" if reader.files_only else "")
+    yield "condition", _code(reader.when)
+    yield "listed in", f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""
+    yield "template of its machines", _code(reader.template.from_ if reader.template else None)
+    yield "spot, on-demand", _of_machines(reader, _capacity)
+    yield "instance type", _of_machines(reader, lambda fields: _code(fields.instance_type or reader.requirements))
+    yield "GPUs, in addition to the type", _of_machines(reader, _accelerators)
+    yield "size", _size(reader)
+    sizes = (reader.size.autoscaling, reader.size.maximum, reader.size.limits)
+    yield "autoscaled; at most", "; ".join(filter(None, map(_code, sizes)))
+    yield "taints", _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")
+    yield "labels", _code(reader.labels)
+    yield "pools without an object", _codes(reader.built_in)
+    yield "name of the pool", _code(reader.pool_name or "metadata.name")
+    yield "zones", _code(reader.zones or reader.requirements)
+    yield "cluster", _cluster(reader)
+    yield "grace period", _grace(reader)
+    yield "no nodes", _lines(rule.because + (" (it passes)" if rule.passing else "") for rule in reader.unusable)
+
+
+def _pages(file: str, document: Mapping[str, Any]) -> dict[str, date]:
+    """Return the source pages of the facts about a provider, each with the date of the last check."""
+    annotations = document["metadata"].get("annotations", {})
+    source = annotations.get("source")
+    if not source:
+        raise AnnotationError(file, "source", "write the address of the page that its facts are from")
+    try:
+        pages = {
+            page: date.fromisoformat(day) for day, page in map(str.split, annotations.get("checked", "").splitlines())
+        }
+    except ValueError as error:
+        text = "write each line as a date and an address, for example: 2026-11-27 https://..."
+        raise AnnotationError(file, "checked", text) from error
+    if source not in pages:
+        raise AnnotationError(file, "checked", f"add a line with the date and the address in `source`, {source}")
+    return pages
+
+
+def _sources(file: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the facts that no page states, and the pages of the others."""
+    yield "not verified", _lines(document["metadata"]["annotations"].get("unverified", "").splitlines())
+    yield "pages, with the last check", _lines(f"{day} <{page}>" for page, day in _pages(file, document).items())
 
 
 def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]) -> str:
@@ -225,11 +218,6 @@ def _grace(reader: NodePoolReaderSpec) -> str:
     return _lines((*map(_window, grace.windows), *((f"at most {_code(grace.limit)}",) if grace.limit else ())))
 
 
-def _needs(spec: CapacityProviderSpec) -> str:
-    needs = (f"an on-demand pool, {need.require}: else {need.outcome}" for need in spec.fallback)
-    return _lines(needs) if spec.fallback else "what the policy requires"
-
-
 def _window(window: GraceWindowSpec) -> str:
     time = _code(window.from_) or f"{window.budget_seconds} s"
     less = f" less {_code(window.reserved)}" if window.reserved else ""
@@ -241,6 +229,11 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(heads)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    """Return a table of the facts that exist."""
+    return _table(["", ""], ([title, text] for title, text in facts if text not in {"", "none"}))
 
 
 def _marked(text: str, note: str) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from tests.docs.command_help import command_help, command_list, format_list
-from tests.docs.providers_page import AnnotationError, checked_pages, node_pool_tables, provider_table
+from tests.docs.providers_page import AnnotationError, provider_sections, provider_table
 from tests.monitoring.tables import (
     OPERATOR_RULES,
     TESTED_RULES,
@@ -47,8 +47,7 @@ _ALL: Final = {
     "commands": command_list,
     "formats": format_list,
     "metrics": metric_table,
-    "checked pages": checked_pages,
-    "node pools": node_pool_tables,
+    "facts": provider_sections,
     "providers": provider_table,
 }
 
@@ -56,7 +55,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (*sorted((ROOT / "docs" / "policies").glob("*.md")), ROOT / "docs" / "policy-tests.md")
 """The pages of all kinds of documents."""
 
-_NAMED: Final = ("monitoring", "on-demand-floor", "operate", "providers")
+_NAMED: Final = ("adding-a-provider", "monitoring", "on-demand-floor", "operate", "providers")
 OTHER_PAGES: Final = (*sorted((ROOT / "docs" / "cli").glob("*.md")), *(ROOT / "docs" / f"{page}.md" for page in _NAMED))
 FINDINGS_PAGE: Final = ROOT / "docs" / "findings.md"
 EVERY: Final = "every policy"

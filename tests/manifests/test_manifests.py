@@ -47,7 +47,7 @@ def test_the_role_reads_every_kind_of_node_pool_and_writes_nothing() -> None:
         (group, resource) for rule in role["rules"] for group in rule["apiGroups"] for resource in rule["resources"]
     }
     bundle = load_bundle()
-    served = (reader for reader in bundle.readers if reader.listed_in is None)
+    served = (reader for reader in bundle.readers if reader.served)
     read = {*((reader.group, reader.resource) for reader in served), *sizers_by_resource(bundle.providers.values())}
     assert read <= granted, "let spotgate list and watch them: manifests/base/rbac.yaml"
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
@@ -65,7 +65,7 @@ def test_the_rehearsal_role_lists_its_inputs_and_writes_only_results() -> None:
         for resource in rule["resources"]
     }
     bundle = load_bundle()
-    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is None}
+    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.served}
     sizers = set(sizers_by_resource(bundle.providers.values()))
     assert listed == {(kind.group, kind.plural) for kind in KINDS} | pools | sizers
     assert all(rule["verbs"] == ["list"] for rule in role["rules"])

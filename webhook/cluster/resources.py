@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def all_pools(providers: Collection[Provider]) -> list[WatchedResource[Pool | tuple[Size, ...]]]:
     """Return the sources of all kinds of node pools and of their sizes. Clusters lack some of these kinds."""
-    readers = [reader for reader in readers_by_resource(providers).values() if reader.any.listed_in is None]
+    readers = [reader for reader in readers_by_resource(providers).values() if reader.any.served]
     return [
         *(_of_kind(reader.any, reader.read) for reader in readers),
         *(_of_kind(sizers[0], partial(sizes_in, sizers=sizers)) for sizers in sizers_by_resource(providers).values()),

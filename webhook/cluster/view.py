@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of, providers_of
 from webhook.capacity.view import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
@@ -88,9 +88,7 @@ def namespace_labels(name: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Provider], name: str = "") -> NodeFacts:
     """Return the facts of a Node with these labels."""
-    shown = frozenset(
-        provider.name for provider in providers if provider.pool_name_label in labels or provider.is_spot_node(labels)
-    )
+    shown = frozenset(provider.name for provider in providers_of(labels, providers))
     names = tuple(dict.fromkeys(filter(None, (name, labels.get(HOSTNAME_LABEL)))))
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion), names)
 

@@ -103,13 +103,13 @@ BUILT_IN_GROUPS: Final = _DISCOVERY.namespaced.keys() | _DISCOVERY.cluster_scope
 
 
 def plural_of(kind: str) -> str:
-    """Return the resource name of a built-in kind. Only Endpoints is an exception from the rule."""
+    """Return the resource name of a kind by the rules of English. Of the built-in kinds, only Endpoints differs."""
     name = kind.lower()
     if name == "endpoints":
         return name
-    if name.endswith("s"):
+    if name.endswith(("s", "x", "ch", "sh")):
         return f"{name}es"
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    return f"{name[:-1]}ies" if name.endswith("y") and name[-2:-1] not in "aeiou" else f"{name}s"
 
 
 REMOVED_GROUPS: Final = frozenset({"auditregistration.k8s.io", "extensions", "settings.k8s.io"})

@@ -24,7 +24,7 @@ from webhook.policy.errors import Problem, escaped_name, problem_lines
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from webhook.capacity.providers.provider import Provider
@@ -195,14 +195,14 @@ def read_objects(sources: Iterable[ManifestFile]) -> Manifests:
     return replace(manifests, objects=objects, skipped=manifests.skipped + len(manifests.objects) - len(objects))
 
 
-def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[Identity, str, Finding] | None:
-    """Return the finding for node pools in several places, with the first pool of ``judged`` and its place."""
+def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterator[tuple[Manifest, Finding]]:
+    """Yield the finding for node pools in several places, with the first pool of ``judged``."""
     places: defaultdict[Identity, dict[str, Manifest]] = defaultdict(dict)
     for pool in pools:
         places[written_identity(pool)][place_of(pool)] = pool
     duplicates = [pool for pool in judged if len(places[written_identity(pool)]) > 1]
     if not duplicates:
-        return None
+        return
     repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, duplicates))]
     name, own_place = f"{duplicates[0].kind} {duplicates[0].name}", place_of(duplicates[0])
     elsewhere = [place for place in repeated[0] if place != own_place]
@@ -219,7 +219,7 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> tuple[I
         "last one counts for all others, and the pools of both count as each other's fallback.",
         fix="run `spotgate check` once for the folder of each cluster",
     )
-    return written_identity(duplicates[0]), own_place, finding
+    yield duplicates[0], finding
 
 
 def place_of(manifest: Manifest) -> str:

@@ -169,16 +169,8 @@ class Judge:
             # Also report its other mistakes: a copied example usually has several.
             judged = self.judge(replace(manifest, api_version=meant[0])) if len(meant) == 1 else Judgement()
             return replace(judged, problem=problem, patch=(), trace=None)
-        if known := self._kinds.pools(manifest.kind):
-            finding = Finding(
-                policy=ENGINE,
-                id="object/unread-pool",
-                outcome=Outcome.INDETERMINATE,
-                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.api_version}",
-                field="apiVersion",
-                fix=f"write {' or '.join(known)} if it is one of these, or describe it in a CapacityProvider",
-            )
-            return Judgement(namespace=manifest.namespace, findings=(finding,))
+        if self._kinds.pools(manifest.kind):  # `unread_pools` reports the first one
+            return Judgement(namespace=manifest.namespace)
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
         if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
             return Judgement(namespace=manifest.namespace)

@@ -9,6 +9,7 @@ from collections import deque
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
@@ -94,6 +95,26 @@ class ResourceKinds:
         """Return the apiVersions of the node pools of this kind."""
         return sorted({f"{reader.group}/{reader.versions[0]}" for reader in self._readers if reader.kind == kind})
 
+    def unread_pools(self, manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Finding]]:
+        """Yield a hint for the first object of each kind that is named like a node pool's and has another group."""
+        kinds = {reader.kind for reader in self._readers}
+        seen: set[tuple[str, str]] = set()
+        for manifest in manifests:
+            kind = (manifest.group, manifest.kind)
+            if manifest.kind not in kinds or kind in seen or self.resource(manifest) or self.meant(manifest):
+                continue
+            seen.add(kind)
+            finding = Finding(
+                policy=ENGINE,
+                id="object/unread-pool",
+                outcome=Outcome.AUDIT,
+                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.group}",
+                field="apiVersion",
+                fix=f"if they are node pools of this cluster, write {' or '.join(self.pools(manifest.kind))}, "
+                "or describe them in a CapacityProvider",
+            )
+            yield manifest, finding
+
 
 Path = tuple[str | int, ...]
 
@@ -162,10 +183,20 @@ class UnknownTemplates:
                 for member, keys in self._keys.items():
                     found = (key for key in mapping(branch, "metadata", member) if key in keys)
                     yield from (((*path, "metadata", member, key), entry) for key in found)
-            for key, label in mapping(branch, "nodeSelector").items() if self._selectors else ():
-                pod = Pod(spec=PodSpec(nodeSelector={key: label}))
-                if isinstance(label, str) and isinstance(target_of(pod, {}, self._view, self._providers), Target):
-                    yield (*path, "nodeSelector", key), pods
+            if self._selectors:
+                for key, label in mapping(branch, "nodeSelector").items():
+                    if self._asks_for_spot({"nodeSelector": {key: label}}):
+                        yield (*path, "nodeSelector", key), pods
+                if "affinity" in branch and self._asks_for_spot({"affinity": branch["affinity"]}):
+                    yield (*path, "affinity"), pods
+
+    def _asks_for_spot(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether a Pod with these fields of ``spec`` targets spot."""
+        try:
+            pod = Pod(spec=msgspec.convert(fields, PodSpec))
+        except msgspec.ValidationError:
+            return False
+        return isinstance(target_of(pod, {}, self._view, self._providers), Target)
 
 
 def _template_path(path: Path) -> str:

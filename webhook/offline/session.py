@@ -107,7 +107,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         definitions: the CustomResourceDefinitions among the objects.
-        duplicate: the finding for node pools in several places, with its pool and place.
+        notes: the findings about several objects, by the first object and its place.
         removals: the objects that are no longer in the files, each with its operation.
         live: the live cluster, if it was read.
         problems, skipped: as in `Judged`, from reading.
@@ -115,7 +115,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     context: Context
     definitions: list[Manifest]
-    duplicate: tuple[Identity, str, Finding] | None
+    notes: dict[tuple[Identity, str], Finding]
     removals: list[tuple[Manifest, str]]
     live: Live | None
     problems: list[Problem]
@@ -218,10 +218,14 @@ class Session:
         unread = [missing for missing in unread if missing.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
         pools = [pool for pool in manifests.objects if (pool.group, pool.kind) in pool_kinds and pool.name]
+        notes = [
+            *duplicated(pools, filter(self.inputs.is_judged, pools)),
+            *kinds.unread_pools(filter(self.inputs.is_judged, manifests.objects)),
+        ]
         return Case(
             context=self._context.seeing(view, options.kubernetes_version),
             definitions=[manifest for manifest in manifests.objects if manifest.kind == CRD_KIND],
-            duplicate=duplicated(pools, filter(self.inputs.is_judged, pools)),
+            notes={(written_identity(first), place_of(first)): finding for first, finding in notes},
             removals=self.inputs.removals(manifests),
             live=live,
             problems=problems,
@@ -247,8 +251,8 @@ class Session:
                 judgement = _noted(judgement, "The files no longer contain it: merging deletes it.")
             elif isinstance(manifest.document, Rendered):
                 judgement = _noted(judgement, f"In the output of `{manifest.document.command}`.")
-            if case.duplicate and case.duplicate[:2] == (written_identity(manifest), place_of(manifest)):
-                judgement = replace(judgement, findings=(*judgement.findings, case.duplicate[2]))
+            if case.notes and (note := case.notes.get((written_identity(manifest), place_of(manifest)))):
+                judgement = replace(judgement, findings=(*judgement.findings, note))
             judged.append((manifest, judgement))
         problems = [judgement.problem for _, judgement in judged if judgement.problem is not None]
         return Judged(self.bundle, judged, problems, case.skipped, case.context.view)

@@ -68,7 +68,7 @@ def _named(bundle: Bundle) -> set[tuple[str, str, str]]:
         for rule in policy.rules
         for operation, group, path in product(OPERATIONS, rule.api_groups, rule.resources)
     }
-    in_files = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is not None}
+    in_files = {(reader.group, reader.resource) for reader in bundle.readers if not reader.served}
     named = {(operation, group, path) for operation, group, path in named if (group, path) not in in_files}
     return named | {(operation, *key) for key in bundle.index.workloads for operation in OPERATIONS}
 

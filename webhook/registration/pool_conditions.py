@@ -75,8 +75,8 @@ def unasked_fields(providers: Iterable[Provider]) -> dict[ResourceKey, Tree]:
 
 
 def _parts(providers: Iterable[Provider]) -> Iterator[PoolReader | Sizer]:
-    """Yield the readers of node pools and of their sizes."""
-    for reader in (reader for provider in providers for reader in provider.readers):
+    """Yield the readers of node pools and of their sizes, without those that read only files."""
+    for reader in (reader for provider in providers for reader in provider.readers if reader.served):
         yield reader
         if reader.sizer is not None:
             yield reader.sizer

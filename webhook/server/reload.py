@@ -67,7 +67,9 @@ class Reloader:
         self._paths = tuple(paths)
         # Compute this before reading the files, so that the next check detects changes in the meantime.
         self._seen = _fingerprint(self._paths)
-        self.snapshot = _self_tested(build())
+        self.snapshot = build()
+        if failures := _failures(self.snapshot):  # the other policies still decide
+            log.error("policies fail", problems=failures)
         self.last_reload = Reload()
         self.removed = 0
 
@@ -91,7 +93,7 @@ class Reloader:
 
     async def _renew(self) -> bool:
         try:
-            snapshot = await asyncio.to_thread(lambda: _self_tested(self._build()))
+            snapshot = await asyncio.to_thread(self._tested)
         except (PolicyErrors, StateErrors) as errors:
             log.error("policies not loaded", problems=str(errors).splitlines())
         except Exception as error:  # noqa: BLE001 - whatever the error, the active policies stay
@@ -105,6 +107,13 @@ class Reloader:
         self.last_reload = self.last_reload.updated(success=False)
         return False
 
+    def _tested(self) -> Snapshot:
+        """Build a snapshot. Raise PolicyErrors if a policy would fail for every Pod."""
+        snapshot = self._build()
+        if failures := _failures(snapshot):
+            raise PolicyErrors(Problem("self-test", 0, 0, "", failure) for failure in failures)
+        return snapshot
+
     def _note_removed(self, new: Bundle) -> None:
         """Log the policies that a reload removes. The new bundle takes effect, but the removal may be a mistake."""
         kept = {(policy.kind.name, policy.name) for policy in new.policies}
@@ -115,16 +124,16 @@ class Reloader:
             log.warning("policies removed", policies=lost)
 
 
-def _self_tested(snapshot: Snapshot) -> Snapshot:
-    """Decide on a sample Pod in both phases. A policy that fails here would fail for every Pod: raise PolicyErrors."""
+def _failures(snapshot: Snapshot) -> list[str]:
+    """Return the failures of policies on a sample Pod in both phases. Log warnings about the policies."""
+    failures: list[str] = []
     for phase in Phase:
         decision = decide(_SAMPLE, snapshot.bundle.index, Context(phase=phase, now=utc_now()))
         respond(_SAMPLE.uid, decision, phase)
-        if decision.failures:
-            raise PolicyErrors(Problem("self-test", 0, 0, "", str(failure)) for failure in decision.failures)
+        failures += map(str, decision.failures)
     if problems := warnings(snapshot.bundle, utc_now().date()):
         log.warning("policies without effect, or with exemptions that end", problems=list(map(str, problems)))
-    return snapshot
+    return failures
 
 
 def _fingerprint(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:

@@ -100,7 +100,7 @@ def test_the_component_may_list_what_the_shipped_policies_need_and_do_nothing_el
     bundle = BUNDLE
     providers = bundle.providers.values()
     wanted = {("", "namespaces"), ("", "nodes"), ("", "pods"), (GROUP, RESOURCE), *bundle.index.workloads}
-    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.listed_in is None}
+    pools = {(reader.group, reader.resource) for reader in bundle.readers if reader.served}
     wanted |= {*pools, *sizers_by_resource(providers), *((group, plural) for group, _, plural in KINDS.values())}
     documents = yaml.safe_load_all((COMPONENTS / "audit" / "rbac.yaml").read_text())
     (role,) = (item for item in documents if item["kind"] == "ClusterRole")

@@ -258,6 +258,13 @@ def template_notes(bundle: Bundle, spec: dict[str, Any], **more: Any) -> list[tu
 
 
 GKE_SPOT: Final = {"cloud.google.com/gke-spot": "true"}
+ON_SPOT: Final = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]}]
+        }
+    }
+}
 SELECTOR: Final = 'nodeSelector["cloud.google.com/gke-spot"]'
 CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
 
@@ -296,6 +303,12 @@ CAPACITY: Final = 'metadata.labels["spotgate.dev/capacity"]'
             [(f"spec.{SELECTOR}", 'pods: [{path: "spec", spec: ., written: []}]}')],
             id="selector in the spec",
         ),
+        pytest.param(
+            {"pod": {"affinity": ON_SPOT}},
+            [("spec.pod.affinity", 'pods: [{path: "spec.pod", spec: ., written: []}]}')],
+            id="affinity for spot nodes",
+        ),
+        pytest.param({"affinity": [ON_SPOT]}, [], id="affinity of another type"),
         pytest.param({"nodeSelector": {"disk": "ssd", "cloud.google.com/gke-spot": True}}, [], id="other selector"),
         pytest.param({"nodeSelector": {"matchLabels": GKE_SPOT}}, [], id="label selector"),
         pytest.param({"nodeSelector": ["cloud.google.com/gke-spot"]}, [], id="selector of another type"),

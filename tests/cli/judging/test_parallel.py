@@ -52,6 +52,10 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
     "invalid UTF-8 in a file": {"in/0.yaml": MANY, "in/1.yaml": f"{MANY}---\n".encode() + b"\xff\n"},
     "broken files among others": {"in/0.yaml": MANY, "in/1.yaml": "a: [", "in/2.json": "{", "in/values.yaml": "a: 1\n"},
     "lists and JSON": {"in/0.json": LIST, "in/1.json": LIST * 30, "in/2.yaml": f"# a list\n{LIST}\n---\n{MANY}"},
+    "node pools that no provider reads": {
+        f"in/{number}.yaml": f"{MANY}---\n{SPOT_POOL.replace('compute.coreweave.com', 'hypershift.openshift.io')}"
+        for number in range(3)
+    },
     "node pools twice, in a list, and of the core group": {
         "in/0.yaml": f"{MANY}---\napiVersion: v1\nkind: List\nitems:\n- {indent(SPOT_POOL, '  ')[2:]}",
         "in/1.yaml": f"{MANY}---\n{ON_DEMAND_POOL.replace('compute.coreweave.com/v1alpha1', 'v1')}",

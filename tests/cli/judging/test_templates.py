@@ -33,11 +33,12 @@ def state_of(provider: Provider) -> tuple[list[JSON], JSON]:
     labels = {label.key: label.value for label in provider.spot_node_labels[:1]}
     taints = [{"key": s.taint.key, "value": s.taint.value, "effect": s.taint.effect} for s in provider.spot_node_taints]
     nodes = {"spot": (labels, taints), "on-demand": ({}, [])}
+    named = provider.pool_name_label or "example.com/pool"  # not every provider has such a label
     objects = [
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {**own, provider.pool_name_label: name}},
+            "metadata": {"name": name, "labels": {**own, named: name}},
             "spec": {"taints": tainted},
         }
         for name, (own, tainted) in nodes.items()
@@ -46,7 +47,7 @@ def state_of(provider: Provider) -> tuple[list[JSON], JSON]:
         objects += [node_pool("spot", computeClass="spot"), node_pool("on-demand")]
     for name, own in (("team-a", {}), ("team-spot", {CAPACITY: "spot"})):
         objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": own}})
-    return objects, labels or {provider.pool_name_label: "spot"}
+    return objects, labels or {named: "spot"}
 
 
 def workloads(selector: JSON) -> Iterator[JSON]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
-EXCLUDED: Final = "the Pod's own nodeSelector or affinity excludes it"
-"""The reason for pools that would otherwise run the Pod."""
 _LISTING: Final = frozenset({"In", "NotIn"})
 
 
@@ -33,6 +31,7 @@ class Rejected(msgspec.Struct, frozen=True):
     """Spot nodes that can't run a Pod, and the reason.
 
     Attributes:
+        excluded: whether only the Pod's own constraints exclude the nodes.
         admitted: whether the Pod's constraints and requests admit the nodes, so that only taints can repel it.
         foreign: the label of the operating system or architecture that differs from the Pod's, or empty.
         dedicated: the taint that dedicates the nodes to other Pods.
@@ -40,6 +39,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
     nodes: SpotNodes
     because: str
+    excluded: bool = False
     admitted: bool = False
     foreign: str = ""
     dedicated: Taint | None = None
@@ -72,17 +72,16 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
-        if nodes.pool is None:
-            return False
         if self.named is not None:
-            return nodes.pool.is_named(self.named)
+            return nodes.pool is not None and nodes.pool.is_named(self.named)
         return bool(self.terms) and all(term.lists(nodes.provider.pool_labels) for term in self.terms)
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
         """Return why the nodes can't run the Pod, or None if they can."""
-        excluded = "" if nodes.admitted(self.terms, nodes.absent) else EXCLUDED
-        if because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes) or excluded:
-            return Rejected(nodes, because)
+        excluded = not nodes.admitted(self.terms, nodes.absent)
+        if (because := nodes.closed or self._unable(nodes) or self._volume_elsewhere(nodes)) or excluded:
+            own = "the Pod's own nodeSelector or affinity excludes it"
+            return Rejected(nodes, because or own, excluded=not because)
         chosen = self.chooses(nodes)
         by_label = self.labelled and nodes.pool is not None
         if (foreign := self._foreign(nodes, supply, chosen=chosen or by_label)) is not None or chosen:
@@ -200,7 +199,7 @@ def feasible_nodes(
         shown = spot_shown if any(nodes.provider.name in supply.providers for nodes in spot) else names
         # If a declared pool fits, don't assume that unseen nodes have its labels.
         absent = supply.given if len(rejected) < len(spot) else frozenset()
-        unseen = (nodes for nodes in supply.unseen if nodes.provider.name in names & shown)
+        unseen = supply.unseen(names & shown)
         admitted = [nodes for nodes in unseen if nodes.admitted(terms, nodes.absent | absent)]
         answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
     fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
@@ -235,7 +234,8 @@ def demands_spot(term: Term, provider: Provider) -> bool:
             if need.operator == "Exists" and label.spot_only:
                 return True
             values = set(need.values or ())
-            if need.operator == "In" and label.value in values and (label.spot_only or len(values) == 1):
+            only_spot = label.spot_only or values <= provider.spot_values[label.key]
+            if need.operator == "In" and label.value in values and only_spot:
                 return True
     return False
 

@@ -66,9 +66,9 @@ def excluding_spot(supply: Supply, providers: Collection[str]) -> tuple[Requirem
     A provider's spot label excludes its spot nodes. If the provider has no spot label, such as CKS, the pool names do.
     """
     values: dict[str, set[str]] = {}
-    for nodes in (*supply.spot, *supply.unseen):
+    for nodes in (*supply.spot, *supply.unseen(providers)):
         if nodes.provider.name in providers:
             label = nodes.provider.pool_name_label
             for key, value in nodes.marks[:1] or ((label, nodes.labels.get(label, "")),):
-                values.setdefault(key, set()).add(value)
+                values.setdefault(key, set()).update(nodes.provider.spot_values.get(key, {value}))
     return tuple(Requirement(key, "NotIn", tuple(sorted(excluded))) for key, excluded in sorted(values.items()))

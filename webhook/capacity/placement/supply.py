@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 4
 """Cached states of the node pools: the latest, and those of requests in progress."""
+_IN_PLAY: Final = 8
+"""Providers of a cluster. Most clusters have one or two."""
 
 EVERY_NODE_HAS: Final = frozenset(
     {HOSTNAME_LABEL, "node.kubernetes.io/windows-build", *DEPRECATED_KEYS, *DEPRECATED_KEYS.values()}
@@ -70,8 +72,10 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         The nodes lack labels with the ``absent`` keys, unless their requirements mention the key.
         """
+        keys = {need.key for term in terms for need in term.requirements}
+        absent = absent & keys
         if self.pool is not None and self.pool.label_keys is not None:
-            other = {need.key for term in terms for need in term.requirements} - self.pool.label_keys - EVERY_NODE_HAS
+            other = keys - self.pool.label_keys - EVERY_NODE_HAS
             if domains := self.pool.label_domains:
                 absent |= {key for key in other if key.rpartition("/")[0] not in domains}
             else:  # Each node may also have labels that differ within the pool.
@@ -144,9 +148,8 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         assumed: the cluster that the pools name, if it is assumed to be this one as files show no other; else empty.
         arm: whether all pools of the cluster are known to be Arm, so that Pods need not select Arm.
         spot: the spot nodes of each pool to which Pods can be confined.
-        unseen: the spot nodes of invisible pools, by platform, of providers that label spot nodes and have no declared
-            pool. If the pools are unknown, only of providers whose pools are never objects of the cluster: the taints
-            of other pools are unknown.
+        facts: all providers.
+        marks: the keys of labels that name a node's pool or mark spot nodes, of all providers.
         other: the non-spot nodes of all pools that aren't spot only.
         given: the keys of labels that spot pools declare for their nodes, except those that describe the machine.
         telling: the keys that distinguish spot from other capacity. A node that isn't known to have the label lacks it.
@@ -160,12 +163,18 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     assumed: str
     arm: bool
     spot: tuple[SpotNodes, ...]
-    unseen: tuple[SpotNodes, ...]
+    facts: Mapping[str, Provider]
+    marks: frozenset[str]
     other: tuple[Nodes, ...]
     given: frozenset[str]
     telling: frozenset[str]
     names: frozenset[str]
     taints: tuple[tuple[Taint, str], ...]
+
+    def unseen(self, names: Iterable[str]) -> tuple[SpotNodes, ...]:
+        """Return the spot nodes of invisible pools of these providers, by platform."""
+        known = sorted(self.facts.keys() & names)
+        return tuple(nodes for name in known for nodes in _unseen_nodes(self, self.facts[name]))
 
 
 def supply_of(view: ClusterView, providers: Mapping[str, Provider]) -> Supply:
@@ -218,18 +227,28 @@ def _supply(
         assumed=next((pool.cluster_id for pool in pools if pool.assumed_here), ""),
         arm=bool(pools) and all(known.only(ARCH_LABEL) == ARM for known in (*spot, *other)),
         spot=spot,
-        unseen=tuple(
-            spot_nodes(pool)
-            for provider in providers.values()
-            if provider.spot_node_labels and provider.name not in seen and (known or not provider.pools_are_here)
-            for pool in _unseen(provider, pools)
-        ),
+        facts=providers,
+        marks=every_mark,
         other=other,
         given=given,
         names=frozenset().union(*(provider.pool_labels for provider in providers.values())),
         telling=given | every_mark | _spot_node_keys(pools, providers, described | EVERY_NODE_HAS),
         taints=(*((taint, name) for name, provider in providers.items() for taint in provider.spot_taints), *shown),
     )
+
+
+@identity_cache(maxsize=_REMEMBERED * _IN_PLAY)
+def _unseen_nodes(supply: Supply, provider: Provider) -> tuple[SpotNodes, ...]:
+    """Return the spot nodes of a provider's invisible pools. A provider without spot labels or with pools has none.
+
+    If the pools are unknown, only a provider whose pools are never objects of the cluster has some: the taints of other
+    pools are unknown.
+    """
+    known = supply.known or not provider.pools_are_here
+    if not provider.spot_node_labels or provider.name in supply.providers or not known:
+        return ()
+    absent = supply.marks - provider.marks
+    return tuple(_spot_nodes(provider, pool, absent, frozenset()) for pool in _unseen(provider, supply.pools))
 
 
 def _unseen(provider: Provider, pools: Iterable[Pool]) -> Iterator[Pool]:
@@ -334,7 +353,7 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
 
 def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     """Return the non-spot nodes of a pool: they lack the spot label, or have another value of it."""
-    values = {label.key: LabelValues(excluded=frozenset((label.value,))) for label in provider.spot_node_labels}
+    values = {key: LabelValues(excluded=excluded) for key, excluded in provider.spot_values.items()}
     values |= {label.key: LabelValues(present=False) for label in provider.spot_node_labels if label.spot_only}
     requirements = (pool.requirements or NO_REQUIREMENTS).narrowed(values)
     return Nodes(labels=pool.labels, requirements=requirements, pool=pool)

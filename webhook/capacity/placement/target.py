@@ -23,6 +23,7 @@ from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.capacity.providers.pool import CapacityType, Taint
+from webhook.capacity.providers.schema import GpuSpec
 from webhook.kube.affinity import PREFERRED, REQUIRED, Tristate, constrained, preferences_of, required_of, terms_of
 from webhook.kube.containers import device_classes_of, may_request_devices, quantities_of, requested_of
 from webhook.kube.references import bound_volumes, claimed_classes
@@ -50,6 +51,12 @@ NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
 KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
+
+_LISTENER: Final = "AutoscalingListener.actions.github.com"
+"""The owner of a Pod that starts runners, so that it must not move to spot when its namespace does.
+
+Source: https://docs.github.com/en/actions/concepts/runners/actions-runner-controller
+"""
 
 _ASKS_FOR_SPOT: Final = frozenset({SPOT, SPOT_PREFERRED})
 
@@ -118,7 +125,19 @@ class NotTargeting(msgspec.Struct, frozen=True):
     chosen: tuple[Pool, ...] = ()
 
 
-_PREFERS: Final = "its own affinity prefers spot, and it tolerates a spot taint"
+class OwnChoice(msgspec.Struct, frozen=True):
+    """The way in which a Pod itself targets spot: a phrase and a field.
+
+    Attributes:
+        prefers: its affinity only prefers spot.
+    """
+
+    because: str
+    field: str
+    prefers: bool = False
+
+
+_PREFERS: Final = OwnChoice("its own affinity prefers spot, and it tolerates a spot taint", PREFERRED, prefers=True)
 _ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
 _NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has an unknown value")
 _SILENT: Final = NotTargeting("it doesn't ask for spot")
@@ -150,7 +169,7 @@ def target_of(
         return NotTargeting(because, untouchable=True, chosen=_chosen(pod, key, view, providers))
     if capacity_label is not None and capacity_label not in _ASKS_FOR_SPOT:
         return _ON_DEMAND if capacity_label == ON_DEMAND else _NO_CAPACITY
-    wanted = capacity_label or namespace_labels.get(CAPACITY_LABEL)
+    wanted = capacity_label or (None if _is_listener(pod) else namespace_labels.get(CAPACITY_LABEL))
     if wanted not in _ASKS_FOR_SPOT:
         wanted = None
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
@@ -166,14 +185,16 @@ def target_of(
             with_pools_of_nodes(terms_of(spec), view.nodes, providers) if may_name else None,
             claimed_classes(spec, namespace, view.references),
             frozenset(resource for key, resource in shares.items() if key in pod.annotations),
-            tuple(bound_volumes(spec, namespace, view.references)),
+            tuple(
+                (name, with_pools_of_nodes(affinity, view.nodes, providers) or affinity)
+                for name, affinity in bound_volumes(spec, namespace, view.references)
+            ),
         )
     cache_key = (kind, meant, wanted, capacity_label, shown, view.spot_providers, provider, tolerating)
     cached = _remembered(supply)
     target = cached.get(cache_key)
     if target is None:
-        names = shown or set(provider)
-        in_play = tuple(candidate for name, candidate in providers.items() if name in names)
+        in_play = tuple(providers[name] for name in sorted(providers.keys() & (shown or set(provider))))
         candidates = _demanded_providers(terms_of(spec), providers) or in_play
         spot_shown = view.spot_providers
         target = _answer(pod, wanted, meant, supply, providers, candidates, spot_shown, tolerating=tolerating)
@@ -219,6 +240,26 @@ def _shares(providers: Mapping[str, Provider]) -> dict[str, str]:
     return {key: resource for provider in providers.values() for key, resource in provider.gpu.annotations.items()}
 
 
+@identity_cache(maxsize=_STATES)
+def _gpus(providers: Mapping[str, Provider]) -> GpuSpec:
+    """Return the resources and the device classes of all providers."""
+    gpus = [provider.gpu for provider in providers.values()]
+    return GpuSpec.model_construct(
+        resources=Globs(dict.fromkeys(name for gpu in gpus for name in gpu.resources.patterns)),
+        device_classes=Globs(dict.fromkeys(name for gpu in gpus for name in gpu.device_classes.patterns)),
+    )
+
+
+@identity_cache(maxsize=_STATES)
+def _providers_by_label(providers: Mapping[str, Provider]) -> dict[str, list[Provider]]:
+    """Return the providers by the keys of their spot labels."""
+    by_key: dict[str, list[Provider]] = {}
+    for provider in providers.values():
+        for key in provider.spot_values:
+            by_key.setdefault(key, []).append(provider)
+    return by_key
+
+
 @lru_cache(maxsize=_STATES)
 def _remembered(supply: Supply) -> dict[tuple[object, ...], Target | NotTargeting]:  # noqa: ARG001 - the key
     """Return the cached answers for this state of the node pools.
@@ -246,26 +287,23 @@ def _answer(
     """
     terms, named = terms_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION)
     own = own_choice(pod, terms, supply, providers)
-    by_preference = wanted is None and own == _PREFERS
+    by_preference = wanted is None and isinstance(own, OwnChoice) and own.prefers
     if by_preference:
         candidates = _demanded_providers(_preferred(pod, supply, providers), providers) or candidates
     if wanted is None and named is None and tolerating and isinstance(own, NotTargeting):
         own = _tolerated(pod, supply, candidates) or own
     if wanted is None and isinstance(own, NotTargeting):
         return own
-    own_place = own_field(pod, own) if isinstance(own, str) and (wanted is None or own != _PREFERS) else ""
-    because, field = str(own), own_place
+    own_place = own.field if isinstance(own, OwnChoice) and (wanted is None or not own.prefers) else ""
+    because, field = own.because, own_place
     if wanted is not None:
         because, field = f"label {CAPACITY_LABEL}: {wanted}", f'metadata.labels["{CAPACITY_LABEL}"]'
         if CAPACITY_LABEL not in pod.labels:
             because, field = f"{because} of its namespace", ""
 
-    gpus = [provider.gpu for provider in providers.values()]
+    gpus = _gpus(providers)
     classes = device_classes_of(pod.spec).union(meant.classes or ())
-    requested = meant.shared.union(
-        (name for name in classes if any(gpu.device_classes.match(name) for gpu in gpus)),
-        *(requested_of(pod.spec, gpu.resources) for gpu in gpus),
-    )
+    requested = meant.shared.union(filter(gpus.device_classes.match, classes), requested_of(pod.spec, gpus.resources))
     vague = meant.classes is None or may_request_devices(pod.spec)
     placed = terms if meant.terms is None else meant.terms
     demands = PodDemands(pod, placed, named, requested, vague, meant.volumes)
@@ -290,6 +328,10 @@ def _answer(
         tolerations=fit.tolerations,
         pinned=pinned,
     )
+
+
+def _is_listener(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.group_kind == _LISTENER
 
 
 def _why_untouchable(pod: Pod, providers: Mapping[str, Provider]) -> str:
@@ -331,21 +373,21 @@ def _chosen(pod: Pod, key: str, view: ClusterView, providers: Mapping[str, Provi
 
 def own_choice(
     pod: Pod, terms: tuple[Term, ...], supply: Supply, providers: Mapping[str, Provider]
-) -> str | NotTargeting:
-    """Return how a Pod's annotation, or else its nodeSelector or affinity, targets spot, as a phrase, or why not."""
+) -> OwnChoice | NotTargeting:
+    """Return how a Pod's annotation, or else its nodeSelector or affinity, targets spot, or why it doesn't."""
     named = pod.annotations.get(NODE_POOL_ANNOTATION)
     if named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
             return _NO_SPOT_POOL
-        return f"annotation {NODE_POOL_ANNOTATION}: {named}"
+        return OwnChoice(f"annotation {NODE_POOL_ANNOTATION}: {named}", own_field(pod))
     own = _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
+    if isinstance(own, str):
+        return OwnChoice(own, own_field(pod))
     return _PREFERS if own is _SILENT and _preferred(pod, supply, providers) else own
 
 
-def own_field(pod: Pod, because: str = "") -> str:
-    """Return the field in which the Pod itself selects its nodes. ``because`` is the result of `own_choice`."""
-    if because == _PREFERS:
-        return PREFERRED
+def own_field(pod: Pod) -> str:
+    """Return the field in which the Pod itself selects its nodes."""
     if NODE_POOL_ANNOTATION in pod.annotations:
         return f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
     if pod.spec.nodeSelector:
@@ -376,19 +418,27 @@ def _preferred(pod: Pod, supply: Supply, providers: Mapping[str, Provider]) -> t
 
 def _demanded_providers(terms: tuple[Term, ...], providers: Mapping[str, Provider]) -> tuple[Provider, ...]:
     """Return the providers whose spot labels the Pod's terms demand. Return an empty tuple unless each demands one."""
-    by_term = [[provider for provider in providers.values() if demands_spot(term, provider)] for term in terms]
+    by_key = _providers_by_label(providers)
+    named = ((term, {need.key for need in term.requirements}) for term in terms)
+    by_term = [
+        [provider for key in keys for provider in by_key.get(key, ()) if demands_spot(term, provider)]
+        for term, keys in named
+    ]
     return tuple({provider.name: provider for group in by_term for provider in group}.values()) if all(by_term) else ()
 
 
-def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> str:
-    """Return a phrase with the spot taint that the Pod tolerates by key. Return an empty string if there is none."""
+def _tolerated(pod: Pod, supply: Supply, candidates: tuple[Provider, ...]) -> OwnChoice | None:
+    """Return the choice of a Pod that tolerates a spot taint by key. Return None if it tolerates none."""
     names = {provider.name for provider in candidates}
     named = [toleration for toleration in pod.spec.tolerations or () if toleration.key]
     taints = (taint for taint, provider in supply.taints if not names or provider in names)
     tolerated = (taint for taint in taints if any(tolerates(toleration, taint) for toleration in named))
-    return next((f"it tolerates the spot taint {taint}" for taint in tolerated), "")
+    choices = (OwnChoice(f"it tolerates the spot taint {taint}", own_field(pod)) for taint in tolerated)
+    return next(choices, None)
 
 
 def kept_fields(pod: Pod) -> frozenset[str]:
-    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words."""
+    """Return the words in the Pod's `KEEP_ANNOTATION`, including unknown words. Return all for a listener of ARC."""
+    if _is_listener(pod):
+        return frozenset(KEEP_WORDS)
     return frozenset(word for part in pod.annotations.get(KEEP_ANNOTATION, "").split(",") if (word := part.strip()))

@@ -136,9 +136,17 @@ def provider_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> Pro
 
     Karpenter's Nodes also have labels of EKS or AKS, so a provider whose pools are objects of the cluster comes first.
     """
-    by_pool = [provider for provider in providers if provider.pool_name_label in labels]
-    candidates = by_pool or [provider for provider in providers if provider.is_spot_node(labels)]
-    return next((provider for provider in candidates if provider.pools_are_here), candidates[0] if candidates else None)
+
+    def precedence(provider: Provider) -> tuple[bool, ...]:
+        named, here = provider.pool_name_label in labels, provider.pools_are_here
+        return (named and here, provider.runs_on_clouds, named, here)
+
+    return max(providers_of(labels, providers), key=precedence, default=None)
+
+
+def providers_of(labels: Mapping[str, str], providers: Iterable[Provider]) -> list[Provider]:
+    """Return the providers whose nodes have these labels."""
+    return [provider for provider in providers if not labels.keys().isdisjoint(provider.node_keys)]
 
 
 def _gpu(labels: Mapping[str, str], allocatable: Mapping[str, Any] | None, provider: Provider) -> Gpu:

@@ -149,21 +149,33 @@ class Provider(CapacityProviderSpec):
 
     def offers(self, accelerator: str) -> bool:
         """Return whether nodes of the provider can have this resource, or devices of this class."""
-        return self.gpu.resources.match(accelerator) or self.gpu.device_classes.match(accelerator)
+        is_resource = "/" in accelerator  # a device class has a name like a DNS subdomain
+        return (self.gpu.resources if is_resource else self.gpu.device_classes).match(accelerator)
 
     def is_spot_node(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node with these labels is spot."""
         return any(labels.get(label.key) == label.value for label in self.spot_node_labels)
 
     @cached_property
+    def spot_values(self) -> dict[str, frozenset[str]]:
+        """Return the values that only spot nodes have, by the key of their label."""
+        labels = self.spot_node_labels
+        return {key: frozenset(label.value for label in labels if label.key == key) for key in {x.key for x in labels}}
+
+    @cached_property
     def pool_labels(self) -> tuple[str, ...]:
         """Return the keys of all labels that name a node's pool."""
-        return (self.pool_name_label, *self.other_pool_name_labels)
+        return tuple(filter(None, (self.pool_name_label, *self.other_pool_name_labels)))
 
     @cached_property
     def marks(self) -> frozenset[str]:
         """Return the keys of all labels that name a node's pool or mark spot nodes."""
-        return frozenset((*self.pool_labels, *(label.key for label in self.spot_node_labels)))
+        return frozenset((*self.pool_labels, *self.spot_values))
+
+    @cached_property
+    def node_keys(self) -> frozenset[str]:
+        """Return the keys of the labels that show that a node belongs to the provider, on spot and on-demand nodes."""
+        return frozenset((self.pool_name_label, *self.spot_values))
 
     @cached_property
     def pools_are_here(self) -> bool:

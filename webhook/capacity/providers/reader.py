@@ -63,6 +63,11 @@ class PoolReader(NodePoolReaderSpec):
         return Sizer.model_construct(**dict(by), pool_kind=self.kind, this_cluster=self.facts.this_cluster)
 
     @property
+    def served(self) -> bool:
+        """Return whether an API server can serve the resource."""
+        return self.listed_in is None and not self.files_only
+
+    @property
     def capacity_query(self) -> Query:
         """Return the expression of the field that determines the capacity type, or that references the template."""
         template = self.template.from_ if self.template is not None else None

@@ -260,6 +260,8 @@ class NodePoolReaderSpec(MachinesSpec):
 
     listed_in: ListedInSpec | None = None
     """The kind of file that lists this pool."""
+    files_only: Flag = False
+    """No API server serves it: spotgate reads it only from files."""
     replaces: dict[KindName, StrictInt] = Field(default={}, examples=[{"NodeSet": 2023}])
     """Earlier kinds in its API group, which `check` skips -> the year they were replaced."""
     namespaced: Flag = False

@@ -3,9 +3,9 @@
 Users correct or add a provider or a node-pool kind in YAML. No Python code depends on the name of one.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.pool import Taint
@@ -116,16 +116,27 @@ class GpuTaintSpec(TaintPatternSpec):
     """Only on these types (globs). Default: all."""
 
 
-class GpuSpec(Model):
-    """Requests of Pods for GPUs, and the taints of GPU nodes."""
+_GPUS: Final = Globs(
+    (
+        *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu", "gpu.intel.com/*"),
+        *("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),  # HAMi
+    )
+)
+_GPU_CLASSES: Final = Globs(("*gpu*", "mig.nvidia.com", "vfio.gpu.nvidia.com"))
+_SHARES: Final = {"gpu-fraction": "nvidia.com/gpu", "gpu-memory": "nvidia.com/gpu"}  # KAI Scheduler
+_GPU_TAINTS: Final = tuple(GpuTaintSpec.model_construct(key=key) for key in ("nvidia.com/gpu", "amd.com/gpu"))
 
-    resources: Patterns = Field(default_factory=Globs)
+
+class GpuSpec(Model):
+    """Requests of Pods for GPUs, and the taints of GPU nodes. The defaults are those of NVIDIA and AMD."""
+
+    resources: Patterns = Field(default_factory=lambda: _GPUS)
     """GPU resources (globs)."""
-    device_classes: Patterns = Field(default_factory=Globs)
+    device_classes: Patterns = Field(default_factory=lambda: _GPU_CLASSES)
     """Device classes of GPUs, in resource claims (globs)."""
-    annotations: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=lambda: _SHARES)
     """Annotations of Pods that share a GPU, and the resource of which they request a part."""
-    taints: tuple[GpuTaintSpec, ...] = ()
+    taints: tuple[GpuTaintSpec, ...] = Field(default_factory=lambda: _GPU_TAINTS)
     """Taints of GPU nodes, for GPU Pods only."""
     labels: Patterns = Field(default_factory=Globs)
     """Keys of labels that only GPU nodes have (globs)."""
@@ -222,6 +233,11 @@ class FallbackSpec(Model):
     """The consequence of a missing fallback, as a sentence."""
 
 
+_USUAL_GPUS: Final = GpuSpec.model_construct()
+_NO_TYPES: Final = InstanceTypesSpec.model_construct()
+"""Defaults that all documents share. Pydantic would copy a default with a map for each document, in 0.3 ms."""
+
+
 class CapacityProviderSpec(Model):
     """The facts about one provider of spot capacity."""
 
@@ -233,17 +249,19 @@ class CapacityProviderSpec(Model):
     """Taints of every spot node."""
     limited: LimitedSpec = LimitedSpec.model_construct()
     """Capacity that ends by itself."""
-    pool_name_label: LabelKey = Field(examples=["example.com/node-pool"])
-    """Label that names a node's pool. The provider or users set it."""
+    runs_on_clouds: Flag = False
+    """It adds nodes to clusters of other providers, whose labels the nodes also have."""
+    pool_name_label: LabelKey = Field(default="", examples=["example.com/node-pool"])
+    """Label that names a node's pool, if nodes have one. The provider or users set it."""
     other_pool_name_labels: tuple[LabelKey, ...] = ()
     """Other labels that name a node's pool."""
     platform_taints: tuple[TaintSpec, ...] = ()
     """Taints of Arm or Windows nodes."""
     never_tolerate: tuple[ForbiddenTaintSpec, ...] = ()
     """Taints that are never tolerated."""
-    gpu: GpuSpec = GpuSpec.model_construct()
+    gpu: GpuSpec = Field(default_factory=lambda: _USUAL_GPUS)
     """Requests of Pods for GPUs, and the taints of GPU nodes."""
-    instance_types: InstanceTypesSpec = InstanceTypesSpec.model_construct()
+    instance_types: InstanceTypesSpec = Field(default_factory=lambda: _NO_TYPES)
     """Instance types by hardware. Globs ignore case."""
     machine_labels: tuple[MachineLabelSpec, ...] = ()
     """Labels for machine types and families. Default lists: `instanceTypes`."""
@@ -267,3 +285,11 @@ class CapacityProviderSpec(Model):
     """This cluster's name in node pools. Other pools don't count."""
     node_pools: tuple[NodePoolReaderSpec, ...] = ()
     """How to read each kind of node pool. Without it, spotgate reads only Nodes."""
+
+    @model_validator(mode="after")
+    def _names_pools(self) -> Self:
+        if not self.pool_name_label and (self.node_pools or not self.spot_node_labels):
+            raise ValueError(
+                "write `poolNameLabel`; only a provider with `spotNodeLabels` and no `nodePools` can omit it"
+            )
+        return self

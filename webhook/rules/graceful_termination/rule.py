@@ -98,19 +98,18 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
         """Return the plan for a Pod, or None if the Pod stays unchanged. The trace records why."""
-        say = subject.trace.say
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting):
             budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
         elif not target.nodes and (target.pools is not None or contradiction(subject.pod.spec)):
-            say("unchanged: it targets spot (%s), and no spot pool can run it", target.because)
+            subject.trace.skip("unchanged: it targets spot (%s), and no spot pool can run it", target.because)
             return None
         else:
             budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            say("unchanged, because the reclaim time is unknown: %s", target.because)
+            subject.trace.skip("unchanged, because the reclaim time is unknown: %s", target.because)
             return None
-        say("may run on spot: %s", target.because)
+        subject.trace.say("may run on spot: %s", target.because)
         return self._within(budget, target, subject, context, gpu=gpu)
 
     def _within(

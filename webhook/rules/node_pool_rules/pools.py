@@ -97,11 +97,13 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
         effect = next((name for name, meant in reader.taint_effects.items() if meant == "NoSchedule"), "NoSchedule")
         taint = {"key": "example.com/spot", "value": "true", "effect": effect}
         fix = f"{fix}:\n{as_yaml(reader.written_path(where), [taint])}"
+    partly = any(not spec.declared_pools for spec in provider.spot_node_taints)
+    adds = "adds a taint only to some spot nodes" if partly else "adds no taint"
     return Violation(
         id="spot-without-taint",
         reason=f"{pool} has no taint that repels Pods that don't ask for spot",
         field=where.field,
-        detail=f"{provider.title} adds no taint. Critical Pods can run there, and a reclaim kills them.",
+        detail=f"{provider.title} {adds}. Critical Pods can run there, and a reclaim kills them.",
         fix=fix,
     )
 

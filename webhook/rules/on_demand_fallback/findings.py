@@ -171,7 +171,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             )
         if manifest is not None:
             return ", for example:\n" + dump(manifest)
-        return f": a pool of kind {spot.kind} {what} that is not spot and can have at least 1 node"
+        of_kind = f"of kind {spot.kind} " if reader.template or reader.capacity.on_demand else ""
+        return f": a pool {of_kind}{what} that is not spot and can have at least 1 node"
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:

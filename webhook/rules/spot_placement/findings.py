@@ -97,8 +97,9 @@ def not_targeting(
             yield warning(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
-                field=own_field(pod, own),
-                detail=f"The label wins, but {own}. Without tolerations, it stays pending on tainted spot nodes.",
+                field=own.field,
+                detail=f"The label wins, but {own.because}. Without tolerations, "
+                "it stays pending on tainted spot nodes.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
@@ -125,19 +126,20 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         return
     usable = [pool for pool, closed in spot if not closed]
     known = next((pool for pool in (*supply.pools, *(view.pools or ())) if pool.is_named(name)), None)
-    shown_providers = (nodes.provider for nodes in supply.unseen if nodes.provider.name in view.providers)
+    shown_providers = (nodes.provider for nodes in supply.unseen(view.providers))
     unseen = {provider.name: provider for provider in shown_providers}.values()
     shown = name[:_LONGEST]
     hint = did_you_mean(shown, [name for pool in usable for name in (pool.name, pool.pool_name) if name])
     if unseen and known is None:
-        selectors = " or ".join(f"`{provider.pool_name_label}: {shown}`" for provider in unseen)
+        labels = " or ".join(f"`{key}: {shown}`" for provider in unseen if (key := provider.pool_name_label))
+        selector = f" and nodeSelector {labels}" if labels else ""
         titles = (provider.title for provider in unseen)
         yield warning(
             id="pool-unseen",
             reason=f"can't tell whether `{shown}` is spot: {listed(titles)} shows no pools here{hint}",
             field=_ANNOTATION,
             detail=f"The cluster has no object for these pools, and no Node of a pool with this name. {UNCHANGED}",
-            fix=f"name a pool with Nodes, or use label `{CAPACITY_LABEL}: spot` and nodeSelector {selectors} instead",
+            fix=f"name a pool with Nodes, or use label `{CAPACITY_LABEL}: spot`{selector} instead",
         )
         return
     reason = f"there is no node pool `{shown}`{hint}"

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.feasible import EXCLUDED
 from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
@@ -85,6 +84,13 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
         reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its other nodes"
         because = f"Mixed: {listed(map(str, mixed))}. {because}"
         fix = f"create a pool with only spot capacity, or {on_demand}"
+    elif unmarked := [
+        provider for provider in target.providers if not (provider.spot_node_labels or provider.pools_are_here)
+    ]:
+        reason = f"the Pod targets spot, and no label marks the spot nodes of {unmarked[0].title}"
+        fix = (
+            f"label them, and list the label in `spotNodeLabels` of CapacityProvider {unmarked[0].name}, or {on_demand}"
+        )
     elif not supply.pools and not view.providers:
         because = f"It has no node pool, and no Node, of a provider that spotgate knows. {because}"
         fix = f"name the provider in the policy's `spec.provider`, or add a CapacityProvider; otherwise, {fix}"
@@ -111,14 +117,13 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
     If the constraints contradict each other, they exclude all pools.
     """
     excluding_all = contradiction(pod.spec)
-    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.because == EXCLUDED)
-    names = {provider.name for provider in target.providers}
-    if unseen := tuple(nodes for nodes in supply.unseen if nodes.provider.name in names):
+    yield from ((rejected.nodes,) for rejected in target.rejected if excluding_all or rejected.excluded)
+    if unseen := supply.unseen(provider.name for provider in target.providers):
         yield unseen
 
 
 def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
-    others = tuple(rejected for rejected in target.rejected if rejected.because != EXCLUDED)
+    others = tuple(rejected for rejected in target.rejected if not rejected.excluded)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
     which = "every spot pool that could run it" if others else "every spot pool"
     if NODE_POOL_ANNOTATION in pod.annotations:

@@ -48,7 +48,6 @@ from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
-from webhook.model.decision import StepKind
 from webhook.model.review import NODES
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
@@ -124,8 +123,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         pod, view, trace = subject.pod, context.view, subject.trace
         target = self.targeting.target(subject, view)
         if isinstance(target, NotTargeting):
-            kind = StepKind.SKIPPED if target.untouchable else StepKind.REMARK
-            trace.say("not placed on spot: %s", target.because, kind=kind)
+            trace.skip("not placed on spot: %s", target.because)
             violations = findings.not_targeting(subject, target, view, self.targeting.providers)
             if pod.spec.nodeName and not _is_placed_by(subject.request.user_info, pod):
                 violations = findings.bound_by_hand(view, supply_of(view, self.targeting.providers))
@@ -230,11 +228,9 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
     if "tolerations" in kept_fields(subject.pod):
         subject.trace.say("it keeps its tolerations")
         return ()
-    wanted: list[Toleration] = []
-    for toleration in target.tolerations:
-        if not any_covers(subject.pod.spec.tolerations, toleration) and not any_covers(wanted, toleration):
-            wanted.append(toleration)
-    return tuple(wanted)
+    own, wanted = subject.pod.spec.tolerations or (), target.tolerations
+    others = (([*own, *(other for other in wanted if other is not toleration)], toleration) for toleration in wanted)
+    return tuple(toleration for existing, toleration in others if not any_covers(existing, toleration))
 
 
 def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:

@@ -24,6 +24,7 @@ _JOB: Final = "Job.batch"
 _DISRUPTED: Final = "DisruptionTarget"
 _SIGNALLED: Final = (137, 143)  # the exit codes after SIGKILL and SIGTERM
 _JOBS: Final = "replicatedJobs"
+_BACKOFF: Final = "BackoffLimitExceeded"
 _LATE: Final = ("Failed", "TerminationComplete")
 LONG_SECONDS: Final = 60
 """The grace period of a stateless service. A replacement that waits for a longer grace period comes too late."""
@@ -55,8 +56,7 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
     rules = items_of(mapping(job, "podFailurePolicy"), "rules")
     action = next((rule.get("action") for rule in rules if _matches(rule)), "")
     jobset = subject.holder(subject.path[: subject.path.index(_JOBS)]) if _JOBS in subject.path else {}
-    restarts = mapping(jobset, "failurePolicy").get("maxRestarts")
-    if action == "Ignore" or (isinstance(restarts, int) and restarts > 0):
+    if action == "Ignore" or _restarts(mapping(jobset, "failurePolicy")):
         return
     at = next((name for name in ("backoffLimit", "backoffLimitPerIndex") if job.get(name) == 0), "")
     whole = "whole " if at == "backoffLimit" or job.get("maxFailedIndexes") == 0 else ""
@@ -76,9 +76,10 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
             other=_policy(template),
         )
     elif not rules and subject.pod.spec.restartPolicy == "Never":
+        limit = "backoffLimitPerIndex" if "backoffLimitPerIndex" in job else "backoffLimit"
         yield Violation(
             id="job-failure-policy",
-            reason="each reclaim counts against backoffLimit: no podFailurePolicy ignores disruptions",
+            reason=f"each reclaim counts against {limit}: no podFailurePolicy ignores disruptions",
             field="spec.restartPolicy",
             detail="After a few reclaimed nodes the Job fails, although its program never did.",
             fix=fix,
@@ -87,13 +88,26 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
         )
 
 
+def _restarts(policy: Mapping[str, Any]) -> bool:
+    """Return whether a JobSet's failurePolicy restarts all Jobs if one of them fails by its ``backoffLimit``."""
+    rules = ((rule.get("action"), rule.get("onJobFailureReasons")) for rule in items_of(policy, "rules"))
+    applying = (
+        action for action, reasons in rules if not isinstance(reasons, list) or _BACKOFF in (reasons or [_BACKOFF])
+    )
+    action = next(applying, "RestartJobSet")
+    restarts = policy.get("maxRestarts")
+    counted = action == "RestartJobSet" and isinstance(restarts, int) and restarts > 0
+    return counted or action == "RestartJobSetAndIgnoreMaxRestarts"
+
+
 def _matches(rule: Mapping[str, Any]) -> bool:
     """Return whether a rule matches every reclaimed Pod, or fails those that a signal ends."""
     codes = mapping(rule, "onExitCodes")
     listed = codes["values"] if isinstance(codes.get("values"), list) else []
     if codes and rule.get("action") != "Ignore":
         return any((code in listed) is (codes.get("operator") == "In") for code in _SIGNALLED)
-    return any(condition.get("type") == _DISRUPTED for condition in items_of(rule, "onPodConditions"))
+    conditions = items_of(rule, "onPodConditions")
+    return any(each.get("type") == _DISRUPTED and each.get("status", "True") == "True" for each in conditions)
 
 
 def _policy(template: FoundTemplate) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _add(exported: ExportedPolicy, groups: _Groups, rule: ResourceRule, group: s
         exported.leave_out(("match", "resourceRules"), why)
         return
     readers = readers_by_resource(exported.bundle.providers.values()).get((group, resource))
-    if not operations or (readers is not None and readers.any.listed_in is not None):  # not served by an API server
+    if not operations or (readers is not None and not readers.any.served):
         return
     sort = _NAMESPACES if (group, resource) == ("", "namespaces") else _OBJECTS
     name = ".".join(filter(None, (resource, subresource.replace("*", "all"), group)))

@@ -71,7 +71,7 @@ def traits_of(
     """
     supply = supply_of(context.view, providers)
     names = in_play(context.view, providers).union(named) & providers.keys() or set(providers)
-    unseen = [nodes for nodes in supply.unseen if nodes.provider.name in names]
+    unseen = supply.unseen(names)
     labels = chain.from_iterable(nodes.labels.items() for nodes in (*supply.spot, *unseen))
     pools = (name for nodes in supply.spot if nodes.pool for name in (nodes.pool.name, nodes.pool.pool_name) if name)
     taints = (
