@@ -31,9 +31,10 @@ WINDOW = 300
 TIMES = {"cordon_seconds": 0, "drain_seconds": 0, "removal_seconds": WINDOW}
 PROVIDER = with_fields(CKS, interruption=with_fields(CKS.interruption, **TIMES))
 
-# The last line of a killed container is up to 0.2 s old, and the containers of a Pod get signals up to 0.5 s apart on two
-# cores with a load of 7. Right and wrong times differ by at least 2 s, which is the least time from a signal to SIGKILL.
-EARLY, LATE = 0.9, 1.5
+# On two cores with a load of 20, a signal or an exec hook can be a second late, and so can the first event, from which times
+# count. Right and wrong times differ by 4 s or more, except the least time from a signal to SIGKILL. That is a timer of
+# containerd, measured in the container with an error of 0.2 s, and compared with its own tolerance.
+EARLY, LATE, BRIEF = 1.5, 2.5, 1.5
 LEAST = 2
 LONG = 99
 WAITING = "never"  # the container that waits for an init container
@@ -204,6 +205,8 @@ def test_the_timeline_is_what_a_kubelet_does(stopped: Stopped, what: str) -> Non
         _, _, seconds, code = container["command"]
         end = min(signal + int(seconds), killed)
         assert end - EARLY <= events[-1][0] <= end + LATE, name
+        if span.name == "shutdown" and span.seconds <= 2 * LEAST:
+            assert abs(events[-1][0] - signal - span.seconds) < BRIEF, name
         assert stopped.codes[name] == (KILLED if end == killed else int(code))
     succeeded = not any(stopped.codes.get(container["name"], KILLED) for container in stop.containers)
     assert stopped.phases[what] == ("Succeeded" if succeeded else "Failed")
