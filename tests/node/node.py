@@ -134,8 +134,10 @@ def _end(process: Process, tasks: Path) -> None:
             os.kill(int(child), signal.SIGKILL)
     while process.exit_code is None:  # `unshare` ends after all processes in the namespace
         time.sleep(POLL_SECONDS)
-    for task in tasks.glob("*/*"):
-        for cgroup in CGROUPS.rglob(f"{task.parent.name}/{task.name}"):
-            cgroup.rmdir()
-            with contextlib.suppress(OSError):  # other containers
-                cgroup.parent.rmdir()
+    for namespace in tasks.glob("*"):
+        for task in namespace.iterdir():
+            for cgroup in CGROUPS.rglob(f"{namespace.name}/{task.name}"):
+                cgroup.rmdir()
+        for cgroup in CGROUPS.rglob(namespace.name):
+            with contextlib.suppress(OSError):  # it contains other containers
+                cgroup.rmdir()
