@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster test-node image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,7 +47,7 @@ cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nod
 	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(if $(CONTROLLER),--controller) $(POLICIES)
 
 # The tests of other targets.
-OTHERS := --ignore=tests/image --ignore=tests/site
+OTHERS := --ignore=tests/image --ignore=tests/node --ignore=tests/site
 
 test: venv ## Run all tests that need no control plane, and build no program
 	$(BIN)/pytest -n auto --dist worksteal -m "not cluster" $(OTHERS) --ignore=tests/controlplane --ignore=tests/rehearse
@@ -65,6 +65,9 @@ mutants: $(VENV)/.mutants ## Measure the mutation score of engine, rules, capaci
 test-cluster: $(VENV)/.cluster ## Run the tests that need a real API server or other programs; the first run builds them, which takes minutes
 	$(ASSETS) $(BIN)/python -m tests.prepare
 	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster $(OTHERS)
+
+test-node: $(VENV)/.cluster ## Stop Pods on a real kubelet; needs root on Linux, and the first run builds it, which takes minutes
+	$(BIN)/pytest tests/node
 
 image: $(VENV)/.build $(VENV)/.cluster ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap
 	$(BIN)/pytest $(IMAGE_TESTS) tests/image

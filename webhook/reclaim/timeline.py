@@ -3,7 +3,7 @@
 This module returns data; `text` and `svg` draw it. Times are in seconds after the provider's notice.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (preStop runs inside the grace
-period, SIGTERM follows it, SIGKILL comes when the grace period ends).
+period, SIGTERM follows it, SIGKILL comes when the grace period ends). `tests/node` compares it with a kubelet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webhook.base.bounds import OverBoundError
 from webhook.base.field_paths import field_path
 from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting
-from webhook.kube.containers import on_the_node
+from webhook.kube.containers import containers, on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod
     from webhook.model.decision import PhaseDecisions
 
-SpanName = Literal["running", "preStop", "hook", "shutdown", "margin", "lost"]
+SpanName = Literal["running", "preStop", "hook", "sidecar", "shutdown", "margin", "lost"]
 
 
 class SpanStyle(NamedTuple):
@@ -55,12 +55,22 @@ SPANS: Final[dict[SpanName, SpanStyle]] = {
     "running": SpanStyle("runs on", "runs on", "─", "dim"),
     "preStop": SpanStyle("preStop sleeps", "preStop", "▒", "yellow"),
     "hook": SpanStyle("preStop, then SIGTERM", "preStop and SIGTERM", "▓", "yellow"),
+    "sidecar": SpanStyle("SIGTERM last", "sidecar", "░", "magenta"),
     "shutdown": SpanStyle("SIGTERM: shuts down", "SIGTERM", "█", "cyan"),
     "margin": SpanStyle("margin", "margin", "·", "green"),
     "lost": SpanStyle("cut off", "lost", "X", "bold red"),
 }
 
 _TERM: Final = "SIGTERM"
+
+_HOOK_SECONDS: Final = 1
+_SIGNAL_SECONDS: Final = 2
+"""The least seconds of a hook, and from the signal to SIGKILL, even if they exceed the grace period.
+
+Source: calculateEffectiveGracePeriod and minimumGracePeriodInSeconds in
+https://github.com/kubernetes/kubernetes/tree/v1.37.2/pkg/kubelet
+"""
+
 _OF_THE_NODE: Final = frozenset({"cordon", "drain", "time up", "removal"})
 AS_WRITTEN: Final = "as written"
 
@@ -113,7 +123,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
         window: the end of the time that an ordinary Pod has to stop.
         end: the end of the drawing. Spans that exceed it are marked.
         wanted: the safety margin to keep free.
-        late: the containers that get SIGKILL before they have time to shut down after SIGTERM.
+        late: the containers that get their signal only when the grace period ends.
         gone: the volumes that are lost with the node.
         unevicted: the annotation that blocks the Pod's eviction during the drain; empty if there is none.
     """
@@ -171,7 +181,8 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
         if not self.fits:
             return f"does not fit: SIGKILL comes {-self.margin} s early, and unsaved work is lost"
         if self.late:
-            return f"leaves no time to shut down ({', '.join(self.late)}): SIGKILL comes no later than SIGTERM"
+            late = ", ".join(self.late)
+            return f"leaves {_SIGNAL_SECONDS} s to shut down ({late}): SIGTERM comes when the grace period ends"
         if self.margin < self.wanted:
             return f"just fits: {self.margin} s of the safety margin of {self.wanted} s are left"
         return f"fits: {self.margin} s are left as margin"
@@ -191,8 +202,8 @@ def timeline_of(
     unevicted = annotation if unevicted_seconds(pod, annotation) else ""
     stops = _stops(pod)
     whole = (Span("running", 0, window),) if unevicted else None
-    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, pod.grace_seconds, drain, window)) for stop in stops]
-    before = Lane(AS_WRITTEN, _spans(_stops(written)[-1], written.grace_seconds, drain, window))
+    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, drain, window)) for stop in stops]
+    before = Lane(AS_WRITTEN, _spans([stop for stop in _stops(written) if not stop.sidecar][-1], drain, window))
     if not unevicted and before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)
     return ReclaimTimeline(
@@ -203,7 +214,7 @@ def timeline_of(
         lanes=tuple(lanes),
         drain=drain,
         window=window,
-        end=min(max(removal, drain + pod.grace_seconds, drain + written.grace_seconds), _DRAWN_AT_MOST * removal),
+        end=min(max(removal, *(lane.spans[-1].end for lane in lanes)), _DRAWN_AT_MOST * removal),
         grace=pod.grace_seconds,
         wanted=budget.margin,
         late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),
@@ -223,40 +234,77 @@ def clock(seconds: int) -> str:
     return f"{seconds // 60}:{seconds % 60:02}"
 
 
-class _Stop(msgspec.Struct, frozen=True):
+class _Stop(msgspec.Struct, frozen=True, kw_only=True):
     """Containers that get SIGTERM, or their own stop signal, at the same time.
 
     Attributes:
-        delay: the seconds from the drain to the signal, as far as they are known from the preStop hook.
+        grace: the Pod's grace period in seconds.
+        delay: the seconds that the preStop hook takes, as far as they are known.
         exact: the hook takes no longer than the delay.
         field: the field path of the first hook; empty if there is none.
+        after: for sidecars, the seconds from the drain to the last signal of an app container.
     """
 
+    grace: int
     delay: int
     exact: bool
-    names: tuple[str, ...]
-    field: str
     signal: str
+    after: int | None
+    names: tuple[str, ...] = ()
+    field: str = ""
+
+    @property
+    def sidecar(self) -> bool:
+        """Return whether the signal comes when the app containers have ended."""
+        return self.after is not None
+
+    @property
+    def hook(self) -> int:
+        """Return the seconds from the drain to the end of the hook, as far as they are known."""
+        return min(self.delay, max(self.grace, _HOOK_SECONDS))
+
+    @property
+    def signaled(self) -> int:
+        """Return the seconds from the drain to the signal, or to the earliest one if the time isn't known."""
+        return max(self.hook, self.after or 0)
+
+    @property
+    def killed(self) -> int:
+        """Return the seconds from the drain to SIGKILL, or to the earliest one if the signal's time isn't known."""
+        return max(self.grace, self.signaled + _SIGNAL_SECONDS)
+
+    @property
+    def known(self) -> bool:
+        """Return whether the time of the signal is known: a hook that takes too long ends with the grace period."""
+        return not self.sidecar and (self.exact or self.hook < self.delay)
 
 
 def _stops(pod: Pod) -> list[_Stop]:
-    """Group the containers by the time and type of their signal. Sidecars stop later, in the same grace period."""
-    groups: dict[tuple[bool, int, str], _Stop] = {}
-    for index, container in enumerate(pod.spec.containers):
-        lifecycle = container.lifecycle
+    """Group the containers by the time and type of their signal. Sidecars come last."""
+    groups: dict[tuple[bool, bool, int, str], _Stop] = {}
+    after = 0
+    for placed in sorted(containers(pod), key=lambda placed: placed.sidecar):
+        if placed.members != "containers" and not placed.sidecar:
+            continue
+        lifecycle = placed.container.lifecycle
         hook = lifecycle.preStop if lifecycle is not None else None
         delay, exact = time_of(hook) if hook is not None else HookTime(0, exact=True)
         signal = (lifecycle.stopSignal if lifecycle is not None else None) or _TERM
-        stop = groups.get((not exact, delay, signal), _Stop(delay, exact, (), "", signal))
-        field = stop.field or (f"containers[{index}].lifecycle.preStop" if hook else "")
-        groups[not exact, delay, signal] = replace(stop, names=(*stop.names, container.name), field=field)
+        key = (placed.sidecar, not exact, delay, signal)
+        stop = groups.get(key) or _Stop(
+            grace=pod.grace_seconds, delay=delay, exact=exact, signal=signal, after=after if placed.sidecar else None
+        )
+        field = stop.field or (f"{placed.field.removeprefix('spec.')}.lifecycle.preStop" if hook else "")
+        groups[key] = replace(stop, names=(*stop.names, placed.container.name), field=field)
+        if not placed.sidecar:
+            after = max(after, groups[key].hook)
     return [stop for _, stop in sorted(groups.items(), key=itemgetter(0))]
 
 
-def _spans(stop: _Stop, grace: int, drain: int, window: int) -> tuple[Span, ...]:
-    killed = drain + grace
-    term = min(drain + stop.delay, killed)
-    stops = [Span("preStop", drain, term), Span("shutdown" if stop.exact else "hook", term, killed)]
+def _spans(stop: _Stop, drain: int, window: int) -> tuple[Span, ...]:
+    killed, term = drain + stop.killed, drain + stop.hook
+    name: SpanName = "sidecar" if stop.sidecar else "shutdown" if stop.known else "hook"
+    stops = [Span("preStop", drain, term), Span(name, term, killed)]
     before = [Span(span.name, span.begin, min(span.end, window)) for span in stops]
     rest = Span("margin", killed, window) if killed <= window else Span("lost", window, killed)
     return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
@@ -279,32 +327,36 @@ def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget
     else:
         yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
         killed = drain + pod.grace_seconds
-        for stop in _stops(pod):
-            yield from _stopping(stop, drain, min(killed, window))
-        if killed <= window:
-            yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
-        else:
+        stops = _stops(pod)
+        for stop in stops:
+            yield from _stopping(stop, drain, window)
+        if killed > window:
             yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
+        for seconds in {drain + stop.killed for stop in stops} if killed <= window else ():
+            if seconds == killed:
+                yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
+            else:
+                yield Event(min(seconds, window), "SIGKILL", f"{_SIGNAL_SECONDS} s after the signal", "")
     if drain + pod.grace_seconds <= window < timeline.removal_seconds:
         yield Event(window, "time up", "for Pods that are not critical to the node", limit)
     source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
     yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
 
 
-def _stopping(stop: _Stop, drain: int, killed: int) -> Iterator[Event]:
+def _stopping(stop: _Stop, drain: int, window: int) -> Iterator[Event]:
     names = ", ".join(stop.names)
-    left = killed - drain - stop.delay
+    signaled, killed = drain + stop.signaled, min(drain + stop.killed, window)
     if not stop.exact:
         least = f", at least {stop.delay} s" if stop.delay else ""
         yield Event(drain, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
     elif stop.delay:
         yield Event(drain, "preStop", f"sleeps {spelled(stop.delay)}: {names}", stop.field)
-    if left <= 0:
-        yield Event(
-            killed, stop.signal, f"too late to shut down: {names}", stop.field or "terminationGracePeriodSeconds"
-        )
-    elif stop.exact:
-        yield Event(drain + stop.delay, stop.signal, f"{left} s to shut down: {names}", "")
+    if signaled >= killed:
+        yield Event(killed, stop.signal, f"too late to shut down: {names}", stop.field)
+    elif stop.sidecar:
+        yield Event(signaled, stop.signal, f"after the app containers: {names}", "")
+    elif stop.known:
+        yield Event(signaled, stop.signal, f"{killed - signaled} s to shut down: {names}", "")
 
 
 class NoTimeline(msgspec.Struct, frozen=True):

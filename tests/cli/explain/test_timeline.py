@@ -161,22 +161,47 @@ def test_a_hook_of_unknown_length_shares_the_grace_period_with_sigterm() -> None
     assert "SIGTERM" not in {event.name for event in drawn.events}
 
 
-def test_a_sleep_as_long_as_the_grace_period_leaves_no_shutdown_time() -> None:
-    drawn = timeline(pod_of(container(pre_stop=sleep(30)), grace=30))
-    assert [name for name, _, _ in spans(drawn)] == ["running", "preStop", "margin"]
-    assert "too late to shut down: main" in {event.text for event in drawn.events}
-    assert (drawn.late, drawn.loses) == (("main",), True)
-    assert drawn.verdict == "leaves no time to shut down (main): SIGKILL comes no later than SIGTERM"
+def test_a_sleep_as_long_as_the_grace_period_leaves_two_seconds_to_shut_down() -> None:
+    drawn = timeline(pod_of(container("a", sleep(30)), container("b"), grace=30))
+    assert spans(drawn, 1)[1:3] == [("preStop", 120, 150), ("shutdown", 150, 152)]
+    signals = [(event.seconds, event.text) for event in drawn.events if event.name.startswith("SIG")]
+    assert signals == [
+        (120, "30 s to shut down: b"),
+        (150, "2 s to shut down: a"),
+        (150, "the grace period ends"),
+        (152, "2 s after the signal"),
+    ]
+    assert (drawn.late, drawn.loses) == (("a",), True)
+    assert drawn.verdict == "leaves 2 s to shut down (a): SIGTERM comes when the grace period ends"
 
 
-def test_a_grace_period_of_zero_does_not_fit_and_names_its_field() -> None:
-    drawn = timeline(pod_of(container("a"), container("b", {"exec": {"command": ["/drain"]}}), grace=0))
-    assert drawn.verdict.startswith("leaves no time to shut down (a, b): ")
-    late = {event.text: event.source for event in drawn.events if event.name == "SIGTERM"}
-    assert late == {
-        "too late to shut down: a": "terminationGracePeriodSeconds",
-        "too late to shut down: b": "containers[1].lifecycle.preStop",
-    }
+def test_in_a_grace_period_of_zero_a_hook_gets_one_second_and_sigterm_two() -> None:
+    drawn = timeline(pod_of(container("a"), container("b", sleep(5)), grace=0))
+    assert drawn.verdict.startswith("leaves 2 s to shut down (a, b): ")
+    assert [spans(drawn, lane)[1:-1] for lane in (0, 1)] == [
+        [("shutdown", 120, 122)],
+        [("preStop", 120, 121), ("shutdown", 121, 123)],
+    ]
+
+
+def test_sidecars_get_sigterm_after_the_app_containers_and_their_hooks_run_at_once() -> None:
+    sidecars = [
+        {**container("mesh"), "restartPolicy": "Always"},
+        {**container("log", sleep(9)), "restartPolicy": "Always"},
+    ]
+    drawn = timeline(pod_of(container("a", sleep(5)), initContainers=[*sidecars, container("migrate")], grace=60))
+    assert [lane.name for lane in drawn.lanes[:3]] == ["a", "mesh", "log"]
+    assert [spans(drawn, lane)[1:-1] for lane in (1, 2)] == [
+        [("sidecar", 120, 180)],
+        [("preStop", 120, 129), ("sidecar", 129, 180)],
+    ]
+    assert [(event.seconds, event.text) for event in drawn.events if event.name in {"preStop", "SIGTERM"}] == [
+        (120, "sleeps 5 s: a"),
+        (120, "sleeps 9 s: log"),
+        (125, "55 s to shut down: a"),
+        (125, "after the app containers: mesh"),
+        (129, "after the app containers: log"),
+    ]
 
 
 SHELL = ["sh", "-c"]
@@ -194,8 +219,12 @@ SHELL = ["sh", "-c"]
             "a hook, at least 10 s, then SIGTERM: main",
             [("preStop", 120, 130), ("hook", 130, 180)],
         ),
-        (["sleep", "infinity"], "sleeps forever: main", [("preStop", 120, 180)]),
-        ([*SHELL, "sleep 70; x"], "a hook, at least 70 s, then SIGTERM: main", [("preStop", 120, 180)]),
+        (["sleep", "infinity"], "sleeps forever: main", [("preStop", 120, 180), ("shutdown", 180, 182)]),
+        (
+            [*SHELL, "sleep 70; x"],
+            "a hook, at least 70 s, then SIGTERM: main",
+            [("preStop", 120, 180), ("shutdown", 180, 182)],
+        ),
         (
             [*SHELL, "nginx -s quit; sleep 10"],
             "a hook, at least 10 s, then SIGTERM: main",

@@ -315,7 +315,7 @@ def test_a_mirror_pod_reaches_spotgate_unless_a_node_creates_it(
         "metadata": {"name": "mirror", "annotations": {"kubernetes.io/config.mirror": "0123"}} | OWN_KEY,
         "spec": POD_SPEC | {"nodeName": "cpu-spot-0"},
     }
-    kubectl = requests.api.cluster.kubectl
+    kubectl = webhook.cluster.kubectl
     flags = (f"--namespace={requests.namespace}", "--as=kubelet", *(f"--as-group={group}" for group in groups))
 
     def send() -> Answer:

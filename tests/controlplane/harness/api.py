@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tests.controlplane.harness.cluster import Cluster
+    from webhook.rehearse.controlplane.control_plane import ControlPlane
 
 NODE_POOLS = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 MERGE_PATCH = "application/merge-patch+json"
@@ -65,7 +65,7 @@ class Answer:
 class Api:
     """A client with a new connection for each request, so that threads can share it. Refusals are answers, not exceptions."""
 
-    cluster: Cluster
+    cluster: ControlPlane
 
     def send(
         self, method: str, path: str, body: Any = None, *, dry_run: bool = False, content: str = "application/json"

@@ -35,7 +35,7 @@ class GraceBudget(msgspec.Struct, frozen=True):
 
     @property
     def seconds(self) -> int:
-        """Return the longest grace period that fits. It is at least 1, because 0 kills the Pod without SIGTERM."""
+        """Return the longest grace period that fits. It is at least 1, because 0 deletes a running Pod."""
         return max(self.limit - self.margin, 1)
 
     def __str__(self) -> str:

@@ -112,9 +112,10 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.grace == 0 and "grace-period" not in self.keeps:
             yield warning(
                 id="no-grace-period",
-                reason="a grace period of 0 s kills the Pod without SIGTERM",
+                reason="a grace period of 0 s kills the Pod 2 s after SIGTERM",
                 field=_GRACE,
-                detail="Every deletion kills the Pod at once: it saves nothing, and no preStop hook runs.",
+                detail="Every deletion kills the Pod within 3 s: a preStop hook runs for 1 s, and SIGKILL comes 2 s "
+                "after SIGTERM.",
                 fix=f"remove `{self._setting}: 0`, {self._or_keep('grace-period')}",
             )
         for sleep in hook_sleeps(pod):
@@ -152,7 +153,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _no_time_left(self, sleep: HookSleep) -> Violation:
         detail = (
-            "preStop is part of the grace period: SIGTERM comes after the sleep, and SIGKILL right after SIGTERM."
+            "preStop is part of the grace period: SIGTERM comes when it ends, and SIGKILL 2 s later."
             if sleep.hook == "preStop"
             else "If the Pod is stopped while it starts, it is killed before the hook ends."
         )
