@@ -94,12 +94,13 @@ def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
             forwarded = ("Authorization", "Accept", "Content-Type", "User-Agent")
             headers = {name: self.headers[name] for name in forwarded if name in self.headers}
             status, sent, answer = proxy.answer(self.command, self.path, headers, body)
-            self.send_response_only(status)
-            for name, value in sent:
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            with contextlib.suppress(ConnectionError):  # a client that doesn't wait any longer
+                self.send_response_only(status)
+                for name, value in sent:
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
 
         do_POST = do_GET
 
