@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
 
 _SECONDS: Final = 30.0
-"""The timeout of each response of the API server. A page of large Pods has 100 MiB."""
+"""The timeout of each response of the API server. A page has at most 16 MiB."""
 _PATCH_TYPE: Final = "application/strategic-merge-patch+json"
 _WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GATE}]}}
 
