@@ -90,7 +90,7 @@ class Reader:
             try:
                 path = served.path_in(namespace)
                 async for page in pages(lambda url: self.fetch(url, accept), path, query, renew=True):
-                    yield page.items or []
+                    yield page.items
             except msgspec.MsgspecError as error:
                 raise ApiError(f"the API server's answer is malformed: {error}") from error
 
