@@ -19,6 +19,8 @@ const patch = `[{"op":"add","path":"/spec/terminationGracePeriodSeconds","value"
 	`{"op":"add","path":"/spec/containers/1/lifecycle","value":{"preStop":{"sleep":{"seconds":5}}}},` +
 	`{"op":"add","path":"/spec/tolerations/-",` +
 	`"value":{"key":"example.com/spot","operator":"Equal","value":"true","effect":"NoSchedule"}},` +
+	`{"op":"add","path":"/spec/tolerations/-",` +
+	`"value":{"key":"qos.coreweave.cloud/interruptable","operator":"Equal","value":"true","effect":"NoExecute"}},` +
 	`{"op":"add","path":"/spec/nodeSelector","value":{"compute.coreweave.com/node-pool":"cpu-spot"}}]`
 
 // maxBody is the size of a review with two objects of 3 MiB, the largest that the API server accepts.
