@@ -19,7 +19,7 @@ from webhook.capacity.placement.floor import (
 )
 from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE
-from webhook.controller.pods import StoredPod, floor_pod
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, StoredPod, floor_pod
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -63,7 +63,6 @@ _PATIENCE: Final = 10.0
 """Seconds after which a leader without permission to assign Pods gives up, so that the webhook gates no more Pods. No
 tenant can cause this, unlike the other reasons why a Pod waits."""
 _PATCH_TYPE: Final = "application/json-patch+json"
-_MERGE_TYPE: Final = "application/strategic-merge-patch+json"
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -127,17 +126,16 @@ class Leader:
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
         """Send one assignment. Return False if it failed and must be retried. Raise ApiError to end the leadership."""
         pod, capacity = assignment.pod, assignment.capacity
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         async with self._places_of[pod.namespace], self._places:
             try:
-                patch: Body = _releasing(pod)
+                patch: Body = {"metadata": {"uid": pod.uid}, "spec": WITHOUT_GATE}
                 if capacity != RELEASE:
-                    stored = await self._api.read(path, _TIMEOUT, at_most=_POD_AT_MOST)
+                    stored = await self._api.read(pod.path, _TIMEOUT, at_most=_POD_AT_MOST)
                     patch = self._operations(pod, capacity, stored)
                 if not leads() or not self._ledger.send(assignment):
                     return True
-                media_type = _MERGE_TYPE if capacity == RELEASE else _PATCH_TYPE
-                await self._api.write("PATCH", path, patch, _TIMEOUT, media_type)
+                media_type = WITHOUT_GATE_TYPE if capacity == RELEASE else _PATCH_TYPE
+                await self._api.write("PATCH", pod.path, patch, _TIMEOUT, media_type)
             except ApiError as error:
                 self._failed(assignment, error)
                 return False
@@ -220,9 +218,3 @@ class Leader:
         for failure in decision.failures:
             log.error("policy failed", pod=f"{pod.namespace}/{pod.name}", problem=str(failure), where=failure.where)
         return [operation.as_json() for operation in decision.patch]
-
-
-def _releasing(pod: FloorPod) -> dict[str, Any]:
-    """Return the strategic merge patch that only removes the gate. No other change of the Pod conflicts with it."""
-    gate = {"$patch": "delete", "name": FLOOR_GATE}
-    return {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": [gate]}}

@@ -19,6 +19,10 @@ _MARK: Final = FLOOR_ANNOTATION.encode()
 """A text that every relevant Pod contains: the annotation and the gate have the same name."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
+WITHOUT_GATE: Final = {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GATE}]}
+"""The ``spec`` of a patch that only removes the gate. No other change of the Pod conflicts with it."""
+WITHOUT_GATE_TYPE: Final = "application/strategic-merge-patch+json"
+
 
 class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     """One Pod of a workload with a floor. It keeps no text of any length, so that a Pod takes at most 2 KiB.
@@ -42,6 +46,11 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     assigned: str
     node: str
     alive: bool
+
+    @property
+    def path(self) -> str:
+        """Return the path of the Pod in the API."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
 
 class _Owner(OwnerReference, frozen=True):

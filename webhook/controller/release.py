@@ -6,18 +6,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
-from webhook.capacity.placement.floor import FLOOR_GATE
 from webhook.cluster.api import ApiError
 from webhook.cluster.source import WatchedResource
-from webhook.controller.pods import read_pod
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, read_pod
 
 if TYPE_CHECKING:
     from webhook.cluster.api import Api
 
 _SECONDS: Final = 30.0
 """The timeout of each response of the API server. A page has at most 16 MiB."""
-_PATCH_TYPE: Final = "application/strategic-merge-patch+json"
-_WITHOUT_GATE: Final = {"spec": {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GATE}]}}
 
 
 async def release(api: Api, namespace: str) -> int:
@@ -29,10 +26,8 @@ async def release(api: Api, namespace: str) -> int:
     pods = [pod for pod in listing.items.values() if pod is not None and pod.gated] if listing is not None else []
     failed: list[str] = []
     for pod in pods:
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
-            async with api.send("PATCH", path, _WITHOUT_GATE, _SECONDS, _PATCH_TYPE) as response:
-                await response.read()
+            await api.write("PATCH", pod.path, {"spec": WITHOUT_GATE}, _SECONDS, WITHOUT_GATE_TYPE)
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 failed.append(f"spotgate controller: can't release {pod.namespace}/{pod.name}: {error}")

@@ -42,8 +42,6 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """Users that clean up. A denial would leave a namespace or an orphaned object behind forever."""
 
-"""Prefixes of the detail of a denial that became a warning."""
-
 
 class UnknownMatch(NamedTuple):
     """The reason why it is unknown whether a policy matches an object.
