@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from webhook.base.field_paths import parse_pointer
 from webhook.base.text import frames_of
-from webhook.engine.engine import decide
+from webhook.engine.engine import decide_both
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.references import with_runtime_class
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.engine.index import Index
     from webhook.kube.references import Reference
+    from webhook.model.decision import Decision
     from webhook.model.patch import Operation
     from webhook.model.review import UserInfo
     from webhook.offline.kinds import ResourceKinds
@@ -125,15 +126,17 @@ class Judge:
             value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)
         written = request.object
-        mutation = decide(request, self._index, self._mutate)
-        if mutation.patch:
-            _apply(value, mutation.patch)
-            request.object = _raw(value)
-        if generated := self._generated_name(manifest):
-            request.name = value["metadata"]["name"] = generated
-            default_object(manifest.group, manifest.kind, value)  # a Namespace has a label with its name
-            request.object = _raw(value)
-        decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
+
+        def complete(mutation: Decision) -> None:
+            if mutation.patch:
+                _apply(value, mutation.patch)
+                request.object = _raw(value)
+            if generated := self._generated_name(manifest):
+                request.name = value["metadata"]["name"] = generated
+                default_object(manifest.group, manifest.kind, value)  # a Namespace has a label with its name
+                request.object = _raw(value)
+
+        mutation, decision = decide_both(request, self._index, self._mutate, self._validate, complete)
         if decision.malformed:
             finding = decision.findings[0]
             error = MalformedObjectError(finding.reason, finding.field, finding.fix)

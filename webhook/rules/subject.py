@@ -37,6 +37,7 @@ class Subject:
     """The input of a rule: the object of the request, or one of its pod templates. Fields are decoded on first use.
 
     Attributes:
+        at_most: the bytes of memory that the decoded object may take.
         operation: the operation of the request; CREATE for a pod template.
         template: the subject is a pod template, presented as its future Pod.
         path: the path of the pod template in the object; empty for the object itself.
@@ -55,8 +56,8 @@ class Subject:
     _whole: Subject | None = None  # a reference to itself would keep the body until garbage collection
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
-        """Build the subject for the object of a request. The decoded object may take ``at_most`` bytes of memory."""
-        self._at_most = at_most
+        """Build the subject for the object of a request."""
+        self.at_most = at_most
         self.request = request
         self.trace = trace
         self.operation = request.operation
@@ -128,7 +129,7 @@ class Subject:
         return self._decoded(self.request.old_object)
 
     def _decoded(self, raw: msgspec.Raw) -> dict[str, Any] | None:
-        return None if is_null(raw) else decode_object(raw, self._at_most)
+        return None if is_null(raw) else decode_object(raw, self.at_most)
 
     @cached_property
     def workload(self) -> WorkloadFields:
