@@ -30,7 +30,8 @@ BYTES_PER_PROCESS: Final = 512 * 1024
 def shares_of(sources: Sequence[ManifestFile], *, split: bool) -> list[_Share]:
     """Divide the sources into shares of similar size for the cores, or return a single share if there is no gain.
 
-    ``split``: also divide large files, at the starts of documents. A process with threads can't fork, because the child lacks them, and only Linux forks safely.
+    With ``split``, also divide large files. A process with threads can't fork, because the child lacks them, and only
+    Linux forks safely.
     """
     size = sum(source.size for source in sources)
     can_fork = sys.platform == "linux" and threading.active_count() == 1

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from webhook.model.review import decode_object
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -41,6 +43,11 @@ def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[st
     """Return the value with the operations applied, as `apply_json` does."""
     patched: dict[str, Any] = apply_json([operation.as_json() for operation in operations], value)
     return patched
+
+
+def patched_object(raw: msgspec.Raw, operations: Sequence[Operation]) -> msgspec.Raw:
+    """Return the object of a request with the operations applied."""
+    return msgspec.Raw(msgspec.json.encode(apply_all(operations, decode_object(raw)))) if operations else raw
 
 
 def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:

@@ -62,9 +62,12 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
     },
     "one file": {"in/0.yaml": MANY * 2 + "---\n" + PODS[0]},
     "one file with a mark, Windows line ends, comments, and the end of a document": {
-        "in/0.yaml": b"\xef\xbb\xbf# \xc3\xa9\n" + MANY.replace("---\n", "# ---\n---\n...\n--- # é\n").replace("\n", "\r\n").encode()
+        "in/0.yaml": b"\xef\xbb\xbf# \xc3\xa9\n"
+        + MANY.replace("---\n", "# ---\n---\n...\n--- # é\n").replace("\n", "\r\n").encode()
     },
-    "one file with separators in texts": {"in/0.yaml": MANY.replace("---\n", "---\n# |\n---\n---x: |\n  --- \n ---\n---\n")},
+    "one file with separators in texts": {
+        "in/0.yaml": MANY.replace("---\n", "---\n# |\n---\n---x: |\n  --- \n ---\n---\n")
+    },
     "one file with a separator in quotes": {"in/0.yaml": f"{MANY}---\na: '\n---\n'\n---\n{MANY}"},
     "one file with a separator in brackets": {"in/0.yaml": f"{MANY}---\na: [\n---\n]\n---\n{MANY}"},
     "one file with directives": {"in/0.yaml": MANY.replace("---\n", "...\n%YAML 1.1\n---\n")},

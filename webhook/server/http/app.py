@@ -11,14 +11,17 @@ from collections import deque
 from functools import partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.pending_changes import PendingChanges
-from webhook.engine.engine import decide_on
+from webhook.engine.enforcement import is_controllers_pod
+from webhook.engine.engine import decide_both, decide_on
 from webhook.engine.response import errored, respond
+from webhook.model.decision import merged
+from webhook.model.patch import patched_object
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.runtime.log import TEXT_LENGTH, Repeats, log, log_decision, log_failure
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterState, ClusterView
     from webhook.cluster.floor import FloorFacts
+    from webhook.engine.index import Index
     from webhook.model.decision import Decision
     from webhook.model.review import Request
     from webhook.runtime.limits import Limits
@@ -48,6 +52,9 @@ if TYPE_CHECKING:
     from webhook.server.http.peers import Peer, Peers
     from webhook.server.http.recorder import Recorder
     from webhook.server.http.request_reader import RequestTarget
+
+Decided: TypeAlias = "tuple[Request, Context, Decision]"
+"""A request with the decision of one phase, and the context of the decision."""
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work charged for TLS, HTTP, and the log line of a request, in addition to the measured decision."""
@@ -204,8 +211,9 @@ class Webhook:
         try:
             snapshot = self.snapshot
             index, view = snapshot.bundle.index, snapshot.state.view()
-            route = index.route(phase, request)
-            fresh = route is not None and route.needs.fresh
+            once = phase is Phase.MUTATE and snapshot.bundle.decides_once and is_controllers_pod(request)
+            routes = [index.route(one, request) for one in (Phase if once else (phase,))]
+            fresh = any(route is not None and route.needs.fresh for route in routes)
             waiting_since = perf_counter()
             wait = max(_LEAST, min(target.timeout - self._limits.reply - (waiting_since - started), self._limits.fresh))
             if fresh:
@@ -220,54 +228,71 @@ class Webhook:
                 oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
                 view=self._pending_changes.applied(view) if fresh else view,
             )
-            decision = decide_on(route, request, index, context)
-            if fresh and phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
+            if once:
+                decided = self._decide_once(request, index, context)
+            else:
+                decided = [(request, context, decide_on(routes[0], request, index, context))]
+            if fresh and phase is Phase.VALIDATE and not decided[0][2].denied and not request.dry_run:
                 self._pending_changes.note(request, view, index.providers)
-            answer = respond(request.uid, decision, phase)
+            answer = respond(request.uid, merged([decision for *_, decision in decided]), phase)
             if self._recorder is not None:
-                self._recorder.take(request, decision, context, snapshot.bundle, answer)
+                for seen, its_context, decision in decided:
+                    its_answer = respond(request.uid, decision, its_context.phase) if once else answer
+                    self._recorder.take(seen, decision, its_context, snapshot.bundle, its_answer)
         except Exception as error:  # noqa: BLE001 - no request must stop the server
             return self._bug(request, phase, error)
         seconds = perf_counter() - started
         # The client doesn't wait until the decision is logged.
-        return ReviewResponse(answer, partial(self._write_down, request, phase, decision, seconds, peer, caller))
+        return ReviewResponse(answer, partial(self._write_down, decided, seconds, peer, caller))
 
-    def _write_down(
-        self, request: Request, phase: Phase, decision: Decision, seconds: float, peer: Peer, caller: str
-    ) -> None:
-        """Count a decision, log it, and remember its line for the operators' page."""
-        policies = [finding.policy for finding in decision.findings] + [
-            operation.policy for operation in decision.patch
-        ]
-        line = {
-            "event": "decision",
-            "uid": request.uid[:TEXT_LENGTH],
-            "phase": str(phase),  # much faster than its `value`
-            "operation": request.operation,
-            "resource": request.path[:TEXT_LENGTH],
-            "namespace": request.namespace[:TEXT_LENGTH],
-            "name": request.name[:TEXT_LENGTH],
-            "user": request.user_info.username[:TEXT_LENGTH],
-            "allowed": not decision.denied,
-            "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(caller)),
-            "policies": list(dict.fromkeys(policies)),
-            "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
-            "patch_operations": len(decision.patch),
-            "ms": round(seconds * 1000, 3),
-            "caller": caller[:TEXT_LENGTH] or UNAUTHENTICATED,
-            "peer": peer.address,
-        }
-        log_decision(line)
-        for failure in decision.failures:
-            self._metrics.count("policy_errors", failure.policy)
-            fields = {"policy": failure.policy, "error": failure.error, "where": failure.where}
-            key = f"{failure.policy} {failure.where[-1]}"
-            self._repeats.log(log.error, "policy failed", key, uid=line["uid"], phase=line["phase"], **fields)
-        if request.is_probe:
-            return
-        self.last.append(line)
-        if decision.findings:
-            self.found.append(line)
+    def _decide_once(self, request: Request, index: Index, context: Context) -> list[Decided]:
+        """Return what two calls would decide: the patch, and the findings about the patched object."""
+        patched = replace(request)
+
+        def patch(mutation: Decision) -> None:
+            patched.object = patched_object(request.object, mutation.patch)
+
+        validate = replace(context, phase=Phase.VALIDATE)
+        mutation, validation = decide_both(patched, index, context, validate, patch)
+        both = [(request, context, mutation), (patched, validate, validation)]
+        return both[:1] if mutation.denied else both
+
+    def _write_down(self, decided: list[Decided], seconds: float, peer: Peer, caller: str) -> None:
+        """Count each decision, log it, and remember its line for the operators' page."""
+        for request, context, decision in decided:
+            policies = [finding.policy for finding in decision.findings] + [
+                operation.policy for operation in decision.patch
+            ]
+            effect = self._metrics.decided(request, context.phase, decision, authenticated=bool(caller))
+            line = {
+                "event": "decision",
+                "uid": request.uid[:TEXT_LENGTH],
+                "phase": str(context.phase),  # much faster than its `value`
+                "operation": request.operation,
+                "resource": request.path[:TEXT_LENGTH],
+                "namespace": request.namespace[:TEXT_LENGTH],
+                "name": request.name[:TEXT_LENGTH],
+                "user": request.user_info.username[:TEXT_LENGTH],
+                "allowed": not decision.denied,
+                "outcome": effect,
+                "policies": list(dict.fromkeys(policies)),
+                "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
+                "patch_operations": len(decision.patch),
+                "ms": round(seconds * 1000, 3),
+                "caller": caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+                "peer": peer.address,
+            }
+            log_decision(line)
+            for failure in decision.failures:
+                self._metrics.count("policy_errors", failure.policy)
+                fields = {"policy": failure.policy, "error": failure.error, "where": failure.where}
+                key = f"{failure.policy} {failure.where[-1]}"
+                self._repeats.log(log.error, "policy failed", key, uid=line["uid"], phase=line["phase"], **fields)
+            if not request.is_probe:
+                self.last.append(line)
+                if decision.findings:
+                    self.found.append(line)
+        self._metrics.answered(decided[0][0], decided[0][1].phase, seconds)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """Return a fresh view of the cluster. If the read fails or takes too long, the node pools are unknown."""

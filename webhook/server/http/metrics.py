@@ -92,9 +92,12 @@ class Metrics:
             series = self._series[name, *labels] = counter.labels(*labels) if labels else counter
         series.inc(by)
 
-    def decided(
-        self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
-    ) -> str:
+    def answered(self, request: Request, phase: Phase, seconds: float) -> None:
+        """Record the time of one call, which can have decided both phases."""
+        if not request.is_probe:
+            self._seconds[phase].observe(seconds)
+
+    def decided(self, request: Request, phase: Phase, decision: Decision, *, authenticated: bool) -> str:
         """Count one decision, except for a probe of `spotgate doctor`. Return its effect, such as denied."""
         outcome = _outcome(decision)
         if request.is_probe:
@@ -103,7 +106,6 @@ class Metrics:
         if not _has_room(self._resources, resource, _RESOURCES):
             resource = _OTHER
         self.count("decisions", phase, outcome, resource, "authenticated" if authenticated else "unauthenticated")
-        self._seconds[phase].observe(seconds)
         for finding in decision.findings:
             labels = (finding.policy, finding.id, request.namespace[:TEXT_LENGTH])
             outcome_label = str(finding.outcome)
