@@ -16,8 +16,7 @@ from bench.figures import Section, percentile
 from examples.apiserver import Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
-from webhook.engine.engine import decide_on
-from webhook.engine.response import respond
+from webhook.engine.call import decide_call, respond_to_call
 from webhook.inputs.state import FileState
 from webhook.model.review import decode_review
 from webhook.registration.configurations import configurations
@@ -45,11 +44,8 @@ class Case:
 
     def answer(self) -> bytes:
         """Return the server's answer to the review."""
-        index = self.bundle.index
-        request = decode_review(self.data)
-        route = index.route(self.phase, request)
-        decision = decide_on(route, request, index, Context(phase=self.phase, now=utc_now(), view=self.view))
-        return respond(request.uid, decision, self.phase)
+        context = Context(phase=self.phase, now=utc_now(), view=self.view)
+        return respond_to_call(decide_call(decode_review(self.data), self.bundle, context))
 
 
 class Recorder:

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _COUNTS: Final = {1: 200, 8: 400, 32: 800}
 """The number of creates in a round, by the number of connections. It suffices for a meaningful p99."""
 
-_ONE: Final = "spotgate, one call, controller's Pod"
+_ONE: Final = "controller: spotgate, one call"
 _COMPARED: Final = (
     ("spotgate", "Go webhook"),
-    (_ONE, "Go webhook, one call, controller's Pod"),
-    (_ONE, "spotgate, both calls, controller's Pod"),
+    (_ONE, "controller: Go webhook, one call"),
+    (_ONE, "controller: spotgate, both calls"),
 )
 """The contenders whose ratios are printed."""
 

@@ -67,7 +67,7 @@ class Contender:
 
     def as_controller(self, name: str) -> Contender:
         """Return the contender for the Pods of the ReplicaSet controller, which no policy denies."""
-        return replace(self, name=f"{name}, controller's Pod", user=CONTROLLER, denies=False)
+        return replace(self, name=f"controller: {name}", user=CONTROLLER, denies=False)
 
 
 CONTROLLER: Final = "system:serviceaccount:kube-system:replicaset-controller"

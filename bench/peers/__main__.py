@@ -1,7 +1,8 @@
 """``make bench-peers``: run `spotgate check`, `gator test`, `kyverno apply`, and kubeconform on the same manifests.
 
-They run in turns. The first run builds the other programs from their Go modules, which takes minutes. Their policies are in
-``bench/peers/``, and match spotgate's policies for these workloads as closely as each tool allows.
+They run in turns. The first run builds the other programs from their Go modules, which takes minutes. Their policies
+are in ``bench/peers/``, and match spotgate's policies for these workloads as closely as each tool allows. kubeconform
+only parses, for comparison.
 """
 
 from __future__ import annotations

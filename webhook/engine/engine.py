@@ -62,12 +62,7 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
 
     The content of a request never raises an error: deny an object that can't be parsed.
     """
-    return decide_on(index.route(context.phase, request), request, index, context)
-
-
-def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
-    """Return the decision like `decide`, with the route that the caller resolved to fetch the state that it needs."""
-    return _evaluate(route, request, index, context)[0]
+    return _evaluate(request, index, context)[0]
 
 
 def decide_both(
@@ -77,20 +72,21 @@ def decide_both(
 
     ``apply`` patches the request's object in between. If the object stays as it is, it isn't decoded again.
     """
-    mutation, evaluation = _evaluate(index.route(Phase.MUTATE, request), request, index, mutate)
+    mutation, evaluation = _evaluate(request, index, mutate)
     if mutation.malformed:
         return mutation, mutation
     before = request.object
     apply(mutation)
     is_same = mutation == NOTHING and request.object is before and not validate.trace
     earlier = evaluation if is_same else None
-    return mutation, _evaluate(index.route(Phase.VALIDATE, request), request, index, validate, earlier)[0]
+    return mutation, _evaluate(request, index, validate, earlier)[0]
 
 
 def _evaluate(
-    route: Route | None, request: Request, index: Index, context: Context, earlier: _Evaluation | None = None
+    request: Request, index: Index, context: Context, earlier: _Evaluation | None = None
 ) -> tuple[Decision, _Evaluation | None]:
     """Return the decision, and the evaluation for the next phase, if its policies can reuse it as ``earlier``."""
+    route = index.route(context.phase, request)
     if route is None:
         return NOTHING, None
     evaluation = _Evaluation(request, index, context, route, earlier)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from webhook.model.patch import Operation
     from webhook.model.review import Request
@@ -222,15 +222,6 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 NOTHING: Final = Decision()
-
-
-def merged(decisions: Sequence[Decision]) -> Decision:
-    """Return the first decision, with the findings and audit annotations of all."""
-    if len(decisions) == 1:
-        return decisions[0]
-    findings = dict.fromkeys(finding for decision in decisions for finding in decision.findings)
-    audit = {key: text for decision in decisions for key, text in decision.audit.items()}
-    return msgspec.structs.replace(decisions[0], findings=tuple(findings), audit=audit)
 
 
 class PhaseDecisions(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,17 +11,14 @@ from collections import deque
 from functools import partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.pending_changes import PendingChanges
-from webhook.engine.enforcement import is_controllers_pod
-from webhook.engine.engine import decide_both, decide_on
-from webhook.engine.response import errored, respond
-from webhook.model.decision import merged
-from webhook.model.patch import patched_object
+from webhook.engine.call import decide_call, phases_of, respond_to_call
+from webhook.engine.response import errored
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.runtime.log import TEXT_LENGTH, Repeats, log, log_decision, log_failure
@@ -42,8 +39,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterState, ClusterView
     from webhook.cluster.floor import FloorFacts
-    from webhook.engine.index import Index
-    from webhook.model.decision import Decision
+    from webhook.engine.call import Decided
     from webhook.model.review import Request
     from webhook.runtime.limits import Limits
     from webhook.runtime.snapshot import Snapshot
@@ -52,9 +48,6 @@ if TYPE_CHECKING:
     from webhook.server.http.peers import Peer, Peers
     from webhook.server.http.recorder import Recorder
     from webhook.server.http.request_reader import RequestTarget
-
-Decided: TypeAlias = "tuple[Request, Context, Decision]"
-"""A request with the decision of one phase, and the context of the decision."""
 
 _REQUEST_COST: Final = 0.0002
 """Seconds of work charged for TLS, HTTP, and the log line of a request, in addition to the measured decision."""
@@ -211,8 +204,7 @@ class Webhook:
         try:
             snapshot = self.snapshot
             index, view = snapshot.bundle.index, snapshot.state.view()
-            once = phase is Phase.MUTATE and snapshot.bundle.decides_once and is_controllers_pod(request)
-            routes = [index.route(one, request) for one in (Phase if once else (phase,))]
+            routes = [index.route(decided, request) for decided in phases_of(request, phase, snapshot.bundle)]
             fresh = any(route is not None and route.needs.fresh for route in routes)
             waiting_since = perf_counter()
             wait = max(_LEAST, min(target.timeout - self._limits.reply - (waiting_since - started), self._limits.fresh))
@@ -228,38 +220,22 @@ class Webhook:
                 oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
                 view=self._pending_changes.applied(view) if fresh else view,
             )
-            if once:
-                decided = self._decide_once(request, index, context)
-            else:
-                decided = [(request, context, decide_on(routes[0], request, index, context))]
-            if fresh and phase is Phase.VALIDATE and not decided[0][2].denied and not request.dry_run:
+            decided = decide_call(request, snapshot.bundle, context)
+            if fresh and phase is Phase.VALIDATE and not decided[0][1].denied and not request.dry_run:
                 self._pending_changes.note(request, view, index.providers)
-            answer = respond(request.uid, merged([decision for *_, decision in decided]), phase)
+            answer = respond_to_call(decided)
             if self._recorder is not None:
-                for seen, its_context, decision in decided:
-                    its_answer = respond(request.uid, decision, its_context.phase) if once else answer
-                    self._recorder.take(seen, decision, its_context, snapshot.bundle, its_answer)
+                for one in decided:
+                    self._recorder.take(*one, snapshot.bundle, answer if len(decided) == 1 else respond_to_call([one]))
         except Exception as error:  # noqa: BLE001 - no request must stop the server
             return self._bug(request, phase, error)
         seconds = perf_counter() - started
         # The client doesn't wait until the decision is logged.
         return ReviewResponse(answer, partial(self._write_down, decided, seconds, peer, caller))
 
-    def _decide_once(self, request: Request, index: Index, context: Context) -> list[Decided]:
-        """Return what two calls would decide: the patch, and the findings about the patched object."""
-        patched = replace(request)
-
-        def patch(mutation: Decision) -> None:
-            patched.object = patched_object(request.object, mutation.patch)
-
-        validate = replace(context, phase=Phase.VALIDATE)
-        mutation, validation = decide_both(patched, index, context, validate, patch)
-        both = [(request, context, mutation), (patched, validate, validation)]
-        return both[:1] if mutation.denied else both
-
     def _write_down(self, decided: list[Decided], seconds: float, peer: Peer, caller: str) -> None:
         """Count each decision, log it, and remember its line for the operators' page."""
-        for request, context, decision in decided:
+        for request, decision, context in decided:
             policies = [finding.policy for finding in decision.findings] + [
                 operation.policy for operation in decision.patch
             ]
@@ -292,7 +268,7 @@ class Webhook:
                 self.last.append(line)
                 if decision.findings:
                     self.found.append(line)
-        self._metrics.answered(decided[0][0], decided[0][1].phase, seconds)
+        self._metrics.answered(decided[0][0], decided[0][2].phase, seconds)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """Return a fresh view of the cluster. If the read fails or takes too long, the node pools are unknown."""
