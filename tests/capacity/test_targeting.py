@@ -70,7 +70,11 @@ def test_a_pod_targets_spot_by_label_namespace_or_annotation(
         (pod_of(), {"spotgate.dev/capacity": "sopt"}, "the Pod doesn't ask for spot"),
         (pod_of(labels=ON_DEMAND), SPOT, "label `spotgate.dev/capacity` is `on-demand`"),
         (pod_of(labels=ON_DEMAND, named="gpu-spot"), {}, "label `spotgate.dev/capacity` is `on-demand`"),
-        (pod_of(labels=ON_DEMAND, selector={POOL_LABEL: "gpu-spot"}), {}, "label `spotgate.dev/capacity` is `on-demand`"),
+        (
+            pod_of(labels=ON_DEMAND, selector={POOL_LABEL: "gpu-spot"}),
+            {},
+            "label `spotgate.dev/capacity` is `on-demand`",
+        ),
         (pod_of(labels={"spotgate.dev/capacity": "Spot"}), SPOT, "label `spotgate.dev/capacity` has an unknown value"),
         (pod_of(labels={"spotgate.dev/capacity": ""}), SPOT, "label `spotgate.dev/capacity` has an unknown value"),
         (pod_of(named="gpu"), {}, "annotation `spotgate.dev/node-pool` names no spot pool"),

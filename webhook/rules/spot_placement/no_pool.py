@@ -132,8 +132,8 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=field,
-        detail=f"It targets spot because {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}{closed} "
-        f"{UNCHANGED}",
+        detail=f"It targets spot because {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}"
+        f"{closed} {UNCHANGED}",
         fix=fix,
     )
 

@@ -175,7 +175,8 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         yield finding(
             id="disruption-budget-several",
             reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them without SIGTERM",
-            detail=f"The API server refuses to evict a Pod that several budgets cover ({names}): a drain can't stop it in time.",
+            detail=f"The API server refuses to evict a Pod that several budgets cover ({names}): a drain "
+            "can't stop it in time.",
             fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
