@@ -74,7 +74,7 @@ def calls(served: Served, folder: Path, thing: JSON, paths: list[str]) -> tuple[
     return answers, [log, recorded, metrics]
 
 
-def annotations(*answers: JSON) -> JSON:
+def audit_annotations(*answers: JSON) -> JSON:
     return {key: text for answer in answers for key, text in answer.get("auditAnnotations", {}).items()}
 
 
@@ -89,7 +89,7 @@ def test_one_call_leaves_the_traces_of_two(name: str, start: Start, tmp_path: Pa
 
     assert traces == expected
     assert answer["allowed"]
-    assert annotations(answer) == annotations(mutation, validation)
+    assert audit_annotations(answer) == audit_annotations(mutation, validation)
     assert answer.get("warnings") == validation.get("warnings")
     assert answer.get("patch") == mutation.get("patch")
     assert ("patch" in answer) == name.startswith("patched")
