@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from webhook.base.field_paths import parse_pointer
 from webhook.model.review import decode_object
 
 if TYPE_CHECKING:
@@ -40,9 +41,17 @@ def pointer(segments: Iterable[str | int]) -> str:
 
 
 def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[str, Any]:
-    """Return the value with the operations applied, as `apply_json` does."""
-    patched: dict[str, Any] = apply_json([operation.as_json() for operation in operations], value)
-    return patched
+    """Return the value with the operations applied in place. Much faster than `apply_json`: all of them add."""
+    for operation in operations:
+        *steps, last = parse_pointer(operation.path)
+        holder: Any = value
+        for step in steps:
+            holder = holder[int(step)] if isinstance(holder, list) else holder[str(step)]
+        if isinstance(holder, list):
+            holder.insert(len(holder) if last == "-" else int(last), operation.value)
+        else:
+            holder[str(last)] = operation.value
+    return value
 
 
 def patched_object(raw: msgspec.Raw, operations: Sequence[Operation]) -> msgspec.Raw:
