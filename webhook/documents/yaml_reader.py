@@ -155,16 +155,7 @@ class YAMLReader:
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
             places[key] = event.start_mark
-            event = following()
-            if type(event) is ScalarEvent and event.tag is None and event.anchor is None:
-                text = event.value
-                if event.implicit[0]:
-                    value = _resolve(text) if len(text) <= _CACHED_AT_MOST else resolve(text)
-                    members[key] = value if type(value) is str else self._value(event, depth)
-                else:
-                    members[key] = text
-            else:
-                members[key] = value_of(event, depth)
+            members[key] = value_of(following(), depth)
         self._count(len(places), start.start_mark)
         return members
 

@@ -88,8 +88,6 @@ class ManifestFile(msgspec.Struct, frozen=True):
             return [self]
         wanted = (_DOCUMENT.search(data, len(data) * number // count) for number in range(1, count))
         cuts = sorted({0, *(start.start() for start in wanted if start)})
-        if len(cuts) == 1:
-            return [self]
         limits = DocumentLimits(
             **{name: getattr(DOCUMENT_LIMITS, name) // len(cuts) for name in ("nodes", "aliased", "documents")}
         )

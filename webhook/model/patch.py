@@ -41,17 +41,9 @@ def pointer(segments: Iterable[str | int]) -> str:
 
 
 def apply_all(operations: Iterable[Operation], value: dict[str, Any]) -> dict[str, Any]:
-    """Return the value with the operations applied in place. Much faster than `apply_json`: all of them add."""
-    for operation in operations:
-        *steps, last = parse_pointer(operation.path)
-        holder: Any = value
-        for step in steps:
-            holder = holder[int(step)] if isinstance(holder, list) else holder[str(step)]
-        if isinstance(holder, list):
-            holder.insert(len(holder) if last == "-" else int(last), operation.value)
-        else:
-            holder[str(last)] = operation.value
-    return value
+    """Return the value with the operations applied, as `apply_json` does."""
+    patched: dict[str, Any] = apply_json([operation.as_json() for operation in operations], value)
+    return patched
 
 
 def patched_object(raw: msgspec.Raw, operations: Sequence[Operation]) -> msgspec.Raw:
@@ -59,13 +51,18 @@ def patched_object(raw: msgspec.Raw, operations: Sequence[Operation]) -> msgspec
     return msgspec.Raw(msgspec.json.encode(apply_all(operations, decode_object(raw)))) if operations else raw
 
 
-def apply_json(patch: Sequence[dict[str, Any]], value: Any) -> Any:
-    """Return the value with a JSON Patch applied. Modify the containers on its paths in place."""
-    if not patch:
-        return value
-    import jsonpatch  # noqa: PLC0415 - 10 ms, and few need it
-
-    return jsonpatch.apply_patch(value, patch, in_place=True)
+def apply_json(patch: Iterable[dict[str, Any]], value: Any) -> Any:
+    """Return the value with ``add`` operations applied. Modify the containers on their paths in place."""
+    for operation in patch:
+        *steps, last = parse_pointer(operation["path"])
+        holder = value
+        for step in steps:
+            holder = holder[int(step)] if isinstance(holder, list) else holder[str(step)]
+        if isinstance(holder, list):
+            holder.insert(len(holder) if last == "-" else int(last), operation["value"])
+        else:
+            holder[str(last)] = operation["value"]
+    return value
 
 
 def merge_patch(value: object, patch: object) -> Any:
