@@ -27,7 +27,7 @@ JSON = dict[str, Any]
 
 REPLICASET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 TWO_CALLS = msgspec.structs.replace(BUNDLE, warns_controllers=False)
-STATE = FixedState(view_of(cks_pool("spot", gpu=False)))
+STATE = FixedState(view_of(cks_pool("spot", gpu=False, taints=("example.com/spot=true:NoSchedule",))))
 SPOT = {"spotgate.dev/capacity": "spot"}
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
 PODS: dict[str, JSON] = {

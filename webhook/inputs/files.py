@@ -62,11 +62,6 @@ class ManifestFile(msgspec.Struct, frozen=True):
     begin: int = 0
     limits: DocumentLimits = DOCUMENT_LIMITS
 
-    @property
-    def is_part(self) -> bool:
-        """Return whether this is only a part of the file."""
-        return self.limits is not DOCUMENT_LIMITS
-
     def read(self) -> bytes:
         """Return the content, or enough of it to show that it is too large."""
         if self.data is not None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import counted
 from webhook.capacity.providers.provider import pool_resources
+from webhook.documents import DOCUMENT_LIMITS
 from webhook.inputs.kustomizations import Rendered
 from webhook.inputs.manifests import Inputs, place_of, together
 from webhook.inputs.objects import Unread, read_manifests, written_identity
@@ -168,7 +169,9 @@ class Session:
 
         Raise _UnreadablePartError if a file that was split isn't correct.
         """
-        split = {escaped_name(source.file) for share in shares for source in share if source.is_part}
+        split = {
+            escaped_name(source.file) for share in shares for source in share if source.limits is not DOCUMENT_LIMITS
+        }
 
         def read_and_judge(share: list[ManifestFile]) -> Generator[Any, Case, None]:
             manifests = self.inputs.read(share)

@@ -55,13 +55,14 @@ def apply_json(patch: Iterable[dict[str, Any]], value: Any) -> Any:
     """Return the value with ``add`` operations applied. Modify the containers on their paths in place."""
     for operation in patch:
         *steps, last = parse_pointer(operation["path"])
+        added = msgspec.to_builtins(operation["value"])  # a copy, which later operations may change
         holder = value
         for step in steps:
             holder = holder[int(step)] if isinstance(holder, list) else holder[str(step)]
         if isinstance(holder, list):
-            holder.insert(len(holder) if last == "-" else int(last), operation["value"])
+            holder.insert(len(holder) if last == "-" else int(last), added)
         else:
-            holder[str(last)] = operation["value"]
+            holder[str(last)] = added
     return value
 
 
