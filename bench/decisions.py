@@ -13,7 +13,7 @@ import orjson
 
 from bench import samples
 from bench.figures import Section, percentile
-from examples.apiserver import Answer, ApiServer, Request, User, pods_of
+from examples.apiserver import ENGINEER, Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.engine.call import decide_call, respond_to_call
@@ -81,10 +81,10 @@ class Recorder:
         return "\n---\n".join(orjson.dumps(config).decode() for config in configurations(self._bundle, client))
 
 
-def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
-    """Return the reviews of a ReplicaSet's Pod: for /mutate, and for /validate with the patch applied."""
+def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView, user: User = ENGINEER) -> list[Case]:
+    """Return the reviews of a Pod that the user creates: for /mutate, and for /validate with the patch applied."""
     recorder = Recorder(bundle, view)
-    recorder.admit(name, Request(operation="CREATE", object=pod, user=REPLICASET_CONTROLLER))
+    recorder.admit(name, Request(operation="CREATE", object=pod, user=user))
     return recorder.cases
 
 
