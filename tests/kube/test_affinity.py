@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.builders import expression
 from webhook.kube.affinity import (
+    ANYWHERE,
     REQUIRED,
     Tristate,
     admits,
-    constrained,
     contradiction,
     describe,
     terms_of,
@@ -129,7 +129,7 @@ def test_a_pod_is_constrained_by_a_selector_or_a_required_affinity(
     terms: list[Any] | None,
     expected: bool,  # noqa: FBT001
 ) -> None:
-    assert constrained(spec_of(selector, terms)) is expected
+    assert (terms_of(spec_of(selector, terms)) is not ANYWHERE) is expected
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,19 @@ class Term(msgspec.Struct, frozen=True):
         return any(requirement.key in keys and requirement.operator == "In" for requirement in self.requirements)
 
 
+ANYWHERE: Final = (Term(()),)
+"""The terms of a Pod without a nodeSelector and a required node affinity."""
+
+
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the ORed terms of a Pod's nodeSelector and required node affinity.
 
-    A Pod without constraints has one term without requirements. A Pod that can't match any node has no terms.
+    A Pod without constraints has the terms `ANYWHERE`. A Pod that can't match any node has no terms.
     """
-    selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     required = required_of(spec)
+    if required is None and not spec.nodeSelector:
+        return ANYWHERE
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     if required is None:
         return (Term(selector),)
     return tuple(
@@ -84,14 +90,10 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
 
 def preferences_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the terms of a Pod's preferred node affinity."""
-    affinity = spec.affinity and spec.affinity.nodeAffinity
-    preferred = (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
+    if spec.affinity is None or spec.affinity.nodeAffinity is None:
+        return ()
+    preferred = spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution or ()
     return tuple(Term(tuple(weighted.preference.matchExpressions or ())) for weighted in preferred)
-
-
-def constrained(spec: PodSpec) -> bool:
-    """Return whether the Pod has a nodeSelector or a required node affinity."""
-    return bool(spec.nodeSelector) or required_of(spec) is not None
 
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:

@@ -11,7 +11,7 @@ from webhook.base.terminal import counted
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
-from webhook.kube.containers import device_classes_of
+from webhook.kube.containers import device_classes_of, quantities_of
 from webhook.kube.disruption import budget_from
 from webhook.rehearse.inputs.nodes import size_of
 from webhook.rehearse.inputs.resources import (
@@ -192,7 +192,7 @@ def _fallback_pools(
         pending = int(workload.pending.max or 0)
         spec = template_of(objects.get(workload.identity)).spec
         # A new pool brings no scheduler and no devices, and can't run a Pod that selects its pool by name.
-        claims = bool(spec.resourceClaims) or bool(device_classes_of(spec))
+        claims = bool(spec.resourceClaims) or bool(device_classes_of(quantities_of(spec)))
         if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims:
             continue
         like = nodes[workload.lost_on[0]]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, target_of
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
+from webhook.capacity.placement.target import CAPACITY_LABEL, target_of
 from webhook.rules.concern import Concern, Keys
 
 if TYPE_CHECKING:

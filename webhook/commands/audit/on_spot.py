@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT, Target
 from webhook.kube.affinity import Tristate
 from webhook.kube.layouts import LaidOutPod
 from webhook.kube.pod_decoding import decode_pod

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.base.globs import Globs
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
-from webhook.kube.containers import requested_of
+from webhook.kube.containers import quantities_of, requested_of
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
@@ -123,7 +123,7 @@ class Workloads:
         workload = self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
-        gpus = sum(requests[name] for name in requested_of(pod.spec, self._gpus))
+        gpus = sum(requests[name] for name in requested_of(quantities_of(pod.spec), self._gpus))
         sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))

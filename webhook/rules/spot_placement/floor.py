@@ -19,6 +19,7 @@ from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, F
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
 from webhook.capacity.providers.pool import Gpu
 from webhook.kube.affinity import terms_of
+from webhook.kube.pod import SchedulingGate
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Phase
 from webhook.rules.spot_placement.room import room_for
@@ -46,6 +47,7 @@ _KEEPING: Final = frozenset({_COUNTED, "StatefulSet.apps"})
 _SHOWN: Final = 63
 """Characters of a value that a finding repeats: an annotation may have 256 KiB."""
 _PREFERS: Final = "The Pod prefers on-demand nodes instead."
+_GATE: Final = SchedulingGate(FLOOR_GATE)
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _GANG_KEYS: Final = (
     *("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"),
@@ -73,7 +75,7 @@ class FloorCase(msgspec.Struct, frozen=True):
 
 def has_gate(pod: Pod) -> bool:
     """Return whether the Pod has the scheduling gate of the floor."""
-    return any(gate.name == FLOOR_GATE for gate in pod.spec.schedulingGates or ())
+    return _GATE in (pod.spec.schedulingGates or ())
 
 
 def without_spot(pod: Pod, because: str) -> Iterator[Violation]:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
 from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.kube.affinity import contradiction, terms_of, unmet_constraint
+from webhook.kube.affinity import contradiction, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import pod_noun, run_on_demand
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 
 def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
     """Return the violation for a Pod that targets spot, and that no spot pool admits."""
-    pod = subject.pod
+    pod, own = subject.pod, PodConstraints.of(subject.pod)
     on_demand = run_on_demand(subject, target)
-    named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    if named is not None:
-        for violation in no_such_spot_pool(named, view, supply):
+    if own.named is not None:
+        for violation in no_such_spot_pool(own.named, view, supply):
             return violation
-    if (unfit := _one_unfit(pod, target)) is not None:
+    if (unfit := _one_unfit(own, target)) is not None:
         return unfit
     for rejected in target.rejected:
         if rejected.dedicated is not None:
@@ -58,15 +57,15 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     )
 
 
-def _one_unfit(pod: Pod, target: Target) -> Violation | None:
+def _one_unfit(own: PodConstraints, target: Target) -> Violation | None:
     """Return the violation for a Pod that requests GPUs and names one pool without GPUs, or None."""
-    chosen = list(_chosen(pod, target))
+    chosen = list(_chosen(own, target))
     if not target.gpu or len(chosen) != 1 or chosen[0].gpu is not Gpu.NO:
         return None
     return warning(
         id="pool-without-gpus",
         reason=f"{chosen[0].pool} has no GPUs, and the Pod requests GPUs",
-        field=own_field(pod),
+        field=own.field,
         detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
         fix="name a pool with GPUs, or remove the GPU request",
     )
@@ -101,13 +100,11 @@ def _suit(group: Sequence[SpotNodes], term: Term) -> bool:
     return any(nodes.admitted((term,), nodes.absent) for nodes in group)
 
 
-def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
+def _chosen(own: PodConstraints, target: Target) -> Iterator[SpotNodes]:
     """Yield the rejected pools that the Pod names, by annotation or by the pool-name label in its own selector."""
-    named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    terms = terms_of(pod.spec)
     for nodes in (rejected.nodes for rejected in target.rejected):
-        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in terms)
-        if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
+        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in own.terms)
+        if by_label if own.named is None else nodes.pool is not None and nodes.pool.is_named(own.named):
             yield nodes
 
 
