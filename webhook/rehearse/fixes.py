@@ -26,7 +26,8 @@ from webhook.rehearse.inputs.resources import (
     workload_identity,
 )
 from webhook.rehearse.inputs.snapshot import snapshot_of
-from webhook.rehearse.result import NO_SCHEDULER, Fix
+from webhook.rehearse.reasons import Cause
+from webhook.rehearse.result import Fix
 from webhook.rehearse.runs.drain import PAUSE
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ def _of_budget(
     computed = f"{at_once} at a time{waiting} (assumed: {assumed})"
     unavailable = at_once + workload.pending_before
     budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
-    if budget is not None and workload.killed_early.max and any(f"{name} " in reason for reason in workload.reasons):
+    blocks = any(reason.budget == workload.budget for reason in workload.reasons)
+    if budget is not None and workload.killed_early.max and blocks:
         bound: JSON = {"minAvailable": None, "maxUnavailable": unavailable}
         allowed = workload.replicas - budget_from(budget).least(workload.replicas + workload.pending_before)
         if workload.seconds_below_budget.max is None:
@@ -193,7 +195,7 @@ def _fallback_pools(
         spec = template_of(objects.get(workload.identity)).spec
         # A new pool brings no scheduler and no devices, and can't run a Pod that selects its pool by name.
         claims = bool(spec.resourceClaims) or bool(device_classes_of(quantities_of(spec)))
-        if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims:
+        if not (pending and workload.lost_on) or workload.has_reason(Cause.NO_SCHEDULER) or claims:
             continue
         like = nodes[workload.lost_on[0]]
         if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):

@@ -74,7 +74,7 @@ def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
             named = msgspec.to_builtins(workload)
             keys = ("apiVersion", "kind", "namespace", "name")
             result["resources"] = [{key: named[key] for key in keys if named[key]}]
-            result["properties"]["reasons"] = "; ".join(workload.reasons)
+            result["properties"]["reasons"] = "; ".join(map(str, workload.reasons))
             yield result
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
 from webhook.base.terminal import counted
-from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, JOB_FAILED, MODELLED
+from webhook.rehearse.reasons import Cause
+from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     if result.work_lost_gpu_hours.max:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
-        yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
+        yield [(f"{_INDENT}{reason}", "red" if reason.cause is Cause.JOB_FAILED else "")]
     yield from ([(f"{_INDENT}with the fixes: {reason}", "")] for reason in (fixed.reasons if fixed is not None else ()))
 
 

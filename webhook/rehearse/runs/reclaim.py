@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
+from webhook.rehearse.reasons import Cause, Reason
 from webhook.rehearse.result import BELOW_AT_MOST
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
@@ -245,7 +246,7 @@ class Reclaim:
         if not (self.workloads.exists(pod) and pod.seen.alive):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
-            pod.blocked = pod.blocked or f"{self._lost[pod.seen.node].unevicted} keeps the drain from evicting it"
+            pod.blocked = pod.blocked or Reason(Cause.UNEVICTED, self._lost[pod.seen.node].unevicted)
             return False
         if not self._is_allowed(pod):
             return False
@@ -255,7 +256,7 @@ class Reclaim:
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in pod.budgets)
-            pod.blocked = pod.blocked or f"PodDisruptionBudget {names} allows no disruption"
+            pod.blocked = pod.blocked or Reason(Cause.BUDGET_BLOCKS, budget=names)
         return status == HTTPStatus.OK
 
     async def _kill(self, window: ReclaimWindow) -> None:

@@ -16,6 +16,7 @@ from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
 from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, requests_of
+from webhook.rehearse.reasons import Reason  # noqa: TC001 - msgspec reads the annotation
 from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
@@ -55,7 +56,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
         evicted: the second of the eviction or deletion; None if there was none.
         killed: whether the Pod was killed before the end of its grace period.
         broken: whether the gang has lost a Pod.
-        blocked: why the eviction was refused; empty if it wasn't.
+        blocked: why the eviction was refused; None if it wasn't.
     """
 
     seen: SeenPod
@@ -73,7 +74,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
     evicted: float | None = None
     killed: bool = False
     broken: bool = False
-    blocked: str = ""
+    blocked: Reason | None = None
 
     @property
     def state(self) -> PodState:
