@@ -73,6 +73,27 @@ class ApiError(Exception):
         self.status = status
         self.continue_token = continue_token
 
+    def mentions(self, *texts: str) -> bool:
+        """Return whether the message contains one of these texts, for facts that the API server gives only as text."""
+        return any(text in str(self) for text in texts)
+
+    @property
+    def by_rbac(self) -> bool:
+        """Return whether authorization forbids the request, and not admission: both have status 403, reason Forbidden.
+
+        https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
+        """
+        return self.status == HTTPStatus.FORBIDDEN and self.mentions('is forbidden: User "')
+
+    @property
+    def patch_failed(self) -> bool:
+        """Return whether a test of a JSON Patch failed. An invalid object has status 422, reason Invalid, too.
+
+        https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go
+        """
+        unprocessable = self.status == HTTPStatus.UNPROCESSABLE_ENTITY
+        return unprocessable and self.mentions("the server rejected our request due to an error in our request")
+
     @classmethod
     def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:
         """Return the error for a response with this status and message."""

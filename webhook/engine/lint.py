@@ -60,7 +60,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
     problems: list[Problem] = []
 
     def warn(document: PolicyDocument, items: Iterable[SpecWarning]) -> None:
-        problems.extend(document.problem(("spec", *path), f"warning: {text}") for path, text in items)
+        problems.extend(document.problem(("spec", *path), text, warning=True) for path, text in items)
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))

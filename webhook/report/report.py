@@ -174,10 +174,7 @@ def policy_kinds_of(bundle: Bundle) -> dict[str, str]:
 
 def policy_warnings(bundle: Bundle) -> list[Problem]:
     """Return the warnings about the policies."""
-    return [
-        msgspec.structs.replace(warning, text=warning.text.removeprefix("warning: "))
-        for warning in warnings(bundle, utc_now().date())
-    ]
+    return warnings(bundle, utc_now().date())
 
 
 def object_reports(judged: Judgements) -> list[ObjectReport]:

@@ -142,7 +142,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     audited = Audited(bundle, view, listed, served)
-    failures, forbidden = list(reading.failures), dict(reading.forbidden)
+    failures, forbidden = sorted(reading.failures.values()), dict(reading.forbidden)
     for resource in listed:
         try:
             async for page in reader.objects(resource, namespaces):

@@ -47,7 +47,7 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
         why = installed.nodes_unread or "the cluster shows no Node"
-        fix = "allow `list nodes`" if ": 403" in why else ""
+        fix = "allow `list nodes`" if installed.nodes_forbidden else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
         return
     documents = installed.bundle.documents if installed.bundle else ()

@@ -107,7 +107,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             reader = readers.of(new or subject.old_object or {})
             before = self._before(subject, readers, view)
             after = _joined(reader, reader.read(new), view) if new is not None else None
-            if not same and after is not None and after.missing_template in after.problems:
+            if not same and after is not None and after.lacks_template:
                 yield unknown_template(reader, after)
             elif not same:
                 field = _changed_field(reader, before, after, new or {})

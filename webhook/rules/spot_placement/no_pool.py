@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Taint
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term
-    from webhook.kube.pod import Pod
+    from webhook.kube.affinity import Term, Unmet
+    from webhook.kube.pod import Pod, Requirement
     from webhook.model.decision import Violation
     from webhook.rules.subject import Subject
 
@@ -42,10 +42,8 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         if rejected.dedicated is not None:
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
     for group in _excluded_alone(pod, target, supply):
-        field, demand = unmet_constraint(pod.spec, partial(_suit, group))
-        if field:
-            fix = f"remove the requirement, or {on_demand}"
-            return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
+        if unmet := unmet_constraint(pod.spec, partial(_suit, group)):
+            return _excluded(pod, target, supply, unmet, fix=f"remove the requirement, or {on_demand}")
     if not target.rejected:
         return _no_spot_pool(target, view, supply, on_demand)
     return warning(
@@ -119,7 +117,7 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
         yield unseen
 
 
-def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
+def _excluded(pod: Pod, target: Target, supply: Supply, unmet: Unmet, *, fix: str) -> Violation:
     others = tuple(rejected for rejected in target.rejected if not rejected.excluded)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
     which = "every spot pool that could run it" if others else "every spot pool"
@@ -128,17 +126,18 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     return warning(
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
-        field=field,
-        detail=f"It targets spot: {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}{closed} "
-        f"{UNCHANGED}",
+        field=unmet.field,
+        detail=f"It targets spot: {target.because}, and requires `{unmet.demand}`"
+        f"{_hint(unmet.requirement, supply) or '.'}{closed} {UNCHANGED}",
         fix=fix,
     )
 
 
-def _hint(demand: str, supply: Supply) -> str:
-    """Return a hint for a demanded value that no pool has, or an empty string."""
-    words = demand.split(" ")
-    key, value = words[0].rstrip(":"), words[-1].strip("[]")
+def _hint(requirement: Requirement | None, supply: Supply) -> str:
+    """Return a hint for a required value that no pool has, or an empty string."""
+    if requirement is None or not requirement.values:
+        return ""
+    key, value = requirement.key, requirement.values[-1]
     if any(pool.is_named(value) or pool.labels.get(key) == value for pool in supply.pools):
         return ""
     return did_you_mean(value, filter(None, (nodes.only(key) for nodes in supply.spot)), cutoff=0.75)
