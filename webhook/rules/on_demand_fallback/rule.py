@@ -90,7 +90,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         elif key in self.readers:
             yield from self._pool(subject, self.readers[key], context.view)
         else:
-            subject.trace.say("no CapacityProvider reads %s as node pools", request.resource.resource)
+            subject.trace.skip("no CapacityProvider reads %s as node pools", request.resource.resource)
 
     def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
         """Evaluate a request for a node pool."""
