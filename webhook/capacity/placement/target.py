@@ -138,10 +138,10 @@ class OwnChoice(msgspec.Struct, frozen=True):
 
 
 _PREFERS: Final = OwnChoice("its own affinity prefers spot, and it tolerates a spot taint", PREFERRED, prefers=True)
-_ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
-_NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has an unknown value")
-_SILENT: Final = NotTargeting("it doesn't ask for spot")
-_NO_SPOT_POOL: Final = NotTargeting(f"annotation {NODE_POOL_ANNOTATION} names no spot pool")
+_ON_DEMAND: Final = NotTargeting(f"label `{CAPACITY_LABEL}` is `{ON_DEMAND}`")
+_NO_CAPACITY: Final = NotTargeting(f"label `{CAPACITY_LABEL}` has an unknown value")
+_SILENT: Final = NotTargeting("the Pod doesn't ask for spot")
+_NO_SPOT_POOL: Final = NotTargeting(f"annotation `{NODE_POOL_ANNOTATION}` names no spot pool")
 _UNKNOWN: Final = NotTargeting("it selects a node pool, and the node pools are unknown", unknown=True)
 
 
@@ -228,9 +228,9 @@ def _answer(
     own_place = choice.field if isinstance(choice, OwnChoice) and (wanted is None or not choice.prefers) else ""
     because, field = choice.because, own_place
     if wanted is not None:
-        because, field = f"label {CAPACITY_LABEL}: {wanted}", f'metadata.labels["{CAPACITY_LABEL}"]'
+        because, field = f"label `{CAPACITY_LABEL}` is `{wanted}`", f'metadata.labels["{CAPACITY_LABEL}"]'
         if CAPACITY_LABEL not in own.pod.labels:
-            because, field = f"{because} of its namespace", ""
+            because, field = f"label `{CAPACITY_LABEL}` of its namespace is `{wanted}`", ""
 
     demands = PodDemands.of(own, meaning, index)
     fit = feasible_nodes(demands, supply, candidates, spot_shown)
@@ -290,7 +290,7 @@ def own_choice(own: PodConstraints, supply: Supply) -> OwnChoice | NotTargeting:
     if own.named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(own.named) for nodes in supply.spot):
             return _NO_SPOT_POOL
-        return OwnChoice(f"annotation {NODE_POOL_ANNOTATION}: {own.named}", own.field)
+        return OwnChoice(f"annotation `{NODE_POOL_ANNOTATION}` names `{own.named}`", own.field)
     index = index_of(supply.facts)
     selector = _own_selector(own.terms, supply, index) if own.selects else _SILENT
     if isinstance(selector, str):

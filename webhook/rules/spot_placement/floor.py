@@ -82,7 +82,7 @@ def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
         fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
-        yield _no_effect(f", because the Pod doesn't target spot: {because}", fix)
+        yield _no_effect(f": {because}", fix)
 
 
 def _no_effect(why: str, fix: str) -> Violation:
