@@ -28,7 +28,7 @@ class Cause(Enum):
     BUDGET_UNCOUNTABLE = "PodDisruptionBudget {budget} can't be counted: {about}"
 
 
-class Reason(msgspec.Struct, frozen=True):
+class HarmReason(msgspec.Struct, frozen=True):
     """Why Pods of a workload don't run, or why they were killed early.
 
     Attributes:

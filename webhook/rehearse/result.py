@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads the annotations
 from webhook.documents.yaml_writer import dump
-from webhook.rehearse.reasons import Cause, Reason
+from webhook.rehearse.reasons import Cause, HarmReason
 
 MODELLED: Final = (
     "seconds: the provider's window, full grace periods, start-up, and growth are computed, not measured",
@@ -164,7 +164,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     lowest_ready: Figure
     ready_again_seconds: Figure = Figure(0, 0)
     seconds_below_budget: Figure
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[HarmReason, ...] = ()
     work_lost_gpu_hours: Figure
     budget: str = ""
     down_seconds: Figure = Figure(0, 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.budget import unevicted_seconds
 from webhook.kube.tolerations import tolerates
-from webhook.rehearse.reasons import Cause, Reason
+from webhook.rehearse.reasons import Cause, HarmReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,19 +71,19 @@ class Drain:
             first = min(tier for tier, _ in on_node)
             yield from (pod for tier, pod in on_node if tier == first and pod.seen.alive)
 
-    def why_left(self, pod: RehearsedPod) -> Reason | None:
+    def why_left(self, pod: RehearsedPod) -> HarmReason | None:
         """Return why the drain didn't try to evict the Pod, or None if its node isn't drained."""
-        return (self.why_exempt(pod) or Reason(Cause.LATER)) if pod.seen.node in self._windows else None
+        return (self.why_exempt(pod) or HarmReason(Cause.LATER)) if pod.seen.node in self._windows else None
 
-    def why_exempt(self, pod: RehearsedPod) -> Reason | None:
+    def why_exempt(self, pod: RehearsedPod) -> HarmReason | None:
         """Return why the drain skips the Pod, or None if it doesn't."""
         window = self._windows[pod.seen.node]
         if (taint := window.cordon_taint) and any(tolerates(own, taint) for own in pod.seen.spec.tolerations or ()):
-            return Reason(Cause.TOLERATES, str(taint))
+            return HarmReason(Cause.TOLERATES, str(taint))
         if pod.leaves and not (window.tiers and _is_of_daemon_set(pod.seen)):
-            return Reason(Cause.LEFT)
+            return HarmReason(Cause.LEFT)
         if not window.tiers and pod.seen.metadata.uid not in self._listed:
-            return Reason(Cause.BOUND_LATE)
+            return HarmReason(Cause.BOUND_LATE)
         return None
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
-from webhook.rehearse.reasons import Cause, Reason
+from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import BELOW_AT_MOST
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
@@ -246,7 +246,7 @@ class Reclaim:
         if not (self.workloads.exists(pod) and pod.seen.alive):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
-            pod.blocked = pod.blocked or Reason(Cause.UNEVICTED, self._lost[pod.seen.node].unevicted)
+            pod.blocked = pod.blocked or HarmReason(Cause.UNEVICTED, self._lost[pod.seen.node].unevicted)
             return False
         if not self._is_allowed(pod):
             return False
@@ -256,7 +256,7 @@ class Reclaim:
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in pod.budgets)
-            pod.blocked = pod.blocked or Reason(Cause.BUDGET_BLOCKS, budget=names)
+            pod.blocked = pod.blocked or HarmReason(Cause.BUDGET_BLOCKS, budget=names)
         return status == HTTPStatus.OK
 
     async def _kill(self, window: ReclaimWindow) -> None:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from webhook.base.terminal import counted
 from webhook.rehearse.inputs.resources import JOB, POD, STATEFUL_SET
-from webhook.rehearse.reasons import Cause, Reason
+from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import (
     FIGURES,
     Capacity,
@@ -64,7 +64,7 @@ class WorkloadRun(msgspec.Struct):
     lost_on: set[str] = set()
     grace: float = 0
     startup: float = 0
-    reasons: list[Reason | None] = []
+    reasons: list[HarmReason | None] = []
 
     @property
     def harm(self) -> tuple[float, ...]:
@@ -125,7 +125,7 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons]
         if missing[workload]:
             refusal = refusals.get(workload.identity, "")
-            run.reasons.append(Reason(Cause.OTHER, refusal) if refusal else _why_missing(workload, watches))
+            run.reasons.append(HarmReason(Cause.OTHER, refusal) if refusal else _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
             run.reasons.append(_why_not_recreated(workload, watches))
         # Otherwise, the budget only slowed down the drain, as intended.
@@ -150,7 +150,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches
         figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(reclaim.below[key]))
         if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):
             figures["seconds_below_budget"] = math.nan
-            run.reasons.append(Reason(Cause.BUDGET_UNCOUNTABLE, why, key[1]))
+            run.reasons.append(HarmReason(Cause.BUDGET_UNCOUNTABLE, why, key[1]))
 
 
 def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
@@ -161,42 +161,42 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
     if pod.seen.unscheduled and not pod.seen.node:
         run.waiting.setdefault(causes_of(pod.seen.unscheduled), []).append(pod)
     elif not pod.seen.node:
-        run.reasons.append(Reason(Cause.NO_SCHEDULER if scheduler else Cause.NOT_SCHEDULED, scheduler or ""))
+        run.reasons.append(HarmReason(Cause.NO_SCHEDULER if scheduler else Cause.NOT_SCHEDULED, scheduler or ""))
     elif gone:
-        run.reasons.append(Reason(Cause.NODE_LOST, pod.seen.node))
+        run.reasons.append(HarmReason(Cause.NODE_LOST, pod.seen.node))
     elif waits:
-        run.reasons.append(Reason(Cause.GANG_WAITS))
+        run.reasons.append(HarmReason(Cause.GANG_WAITS))
     else:
         run.figures["moved"] += not pod.ran and not pod.leaves
 
 
 def _why_pending(
     pods: Sequence[RehearsedPod], left: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]
-) -> Reason:
+) -> HarmReason:
     """Return the missing resource of pending Pods on the remaining nodes, and the scheduler's message."""
     last = pods[-1].seen
     lack = shortage_of(last.spec, sum((pod.requests for pod in pods), Counter()), left, requested)
-    return Reason(Cause.OTHER, f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}")
+    return HarmReason(Cause.OTHER, f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}")
 
 
-def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> Reason | None:
+def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
     """Return why a workload has fewer Pods than before, or None if the reason is unknown."""
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
     if job is None:
         return None
     if (failed := job.status.condition("Failed")).type:
-        return Reason(Cause.JOB_FAILED, f"{failed.reason}: {failed.message}")
-    return Reason(Cause.INDEXES_FAILED, job.status.failedIndexes) if job.status.failedIndexes else None
+        return HarmReason(Cause.JOB_FAILED, f"{failed.reason}: {failed.message}")
+    return HarmReason(Cause.INDEXES_FAILED, job.status.failedIndexes) if job.status.failedIndexes else None
 
 
-def _why_missing(workload: WorkloadKey, watches: Watches) -> Reason | None:
+def _why_missing(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
     """Return why a workload has fewer Pods than it wants, if the API server hasn't rejected any."""
     if workload.kind == POD.kind:
-        return Reason(Cause.BARE)
+        return HarmReason(Cause.BARE)
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
     if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return Reason(Cause.ORDERED)
+        return HarmReason(Cause.ORDERED)
     return None
 
 

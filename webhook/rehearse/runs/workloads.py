@@ -16,7 +16,7 @@ from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
 from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, requests_of
-from webhook.rehearse.reasons import Reason  # noqa: TC001 - msgspec reads the annotation
+from webhook.rehearse.reasons import HarmReason  # noqa: TC001 - msgspec reads the annotation
 from webhook.rehearse.result import PodState, WorkloadKey
 from webhook.rehearse.runs.watching import READY
 
@@ -74,7 +74,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
     evicted: float | None = None
     killed: bool = False
     broken: bool = False
-    blocked: Reason | None = None
+    blocked: HarmReason | None = None
 
     @property
     def state(self) -> PodState:
