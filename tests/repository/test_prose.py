@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 MESSAGES: Final = frozenset(
-    {"because", "blocked", "closed", "demand", "detail", "message", "problem", "reason", "remedy", "sentence"}
+    {"because", "blocked", "closed", "demand", "detail", "fix", "message", "problem", "reason", "remedy", "sentence"}
     | {"unread", "unusable", "why", "why_not", "why_unknown"}
 )
 """The names of attributes, variables, and functions that contain texts for people."""
@@ -25,6 +25,8 @@ ALLOWED: Final = {
     "cel/mistakes.py refused": "the CEL library's text, which gives no value",
     "commands/fn/command.py error": "argparse's text, with the names of data in place of flags",
     "commands/test/case.py differences": "a policy test expects a part of a message",
+    "engine/response.py _on_one_line": "the YAML that a fix ends in has line breaks, and a warning has none",
+    "formats/gitlab.py _description": "only a capital letter",
     "inputs/rendering.py _fail": "the texts of Helm and Kustomize",
     "model/review.py of": "msgspec's text, which gives no value",
     "policy/common.py _check_name": "the problem of a longer pattern, with the pattern as written",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.affinity import Term
-    from webhook.kube.containers import Quantities
     from webhook.kube.pod import Pod
 
 NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
@@ -33,20 +32,17 @@ class PodConstraints(msgspec.Struct, frozen=True, eq=False):
         terms: its nodeSelector and required affinity.
         preferences: its preferred affinity.
         named: the pool that its annotation names.
-        quantities: its resource requests and limits.
     """
 
     pod: Pod
     terms: tuple[Term, ...]
     preferences: tuple[Term, ...]
     named: str | None
-    quantities: Quantities
 
     @classmethod
     def of(cls, pod: Pod) -> PodConstraints:
         """Return the constraints of a Pod."""
-        spec, named = pod.spec, pod.annotations.get(NODE_POOL_ANNOTATION)
-        return cls(pod, terms_of(spec), preferences_of(spec), named, quantities_of(spec))
+        return cls(pod, terms_of(pod.spec), preferences_of(pod.spec), pod.annotations.get(NODE_POOL_ANNOTATION))
 
     @property
     def selects(self) -> bool:
@@ -68,11 +64,10 @@ class PodConstraints(msgspec.Struct, frozen=True, eq=False):
         return next((need.key for need in needs if need.key in keys), "")
 
     def kind(self) -> bytes:
-        """Encode the constraints, so that equal Pods share one answer."""
+        """Encode the constraints and the requests, so that equal Pods share one answer."""
         spec = self.pod.spec
-        return _encoder.encode(
-            (self.named, self.quantities, spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
-        )
+        chosen = (spec.nodeSelector, spec.affinity, spec.tolerations, spec.os)
+        return _encoder.encode((self.named, quantities_of(spec), *chosen))
 
     def meaning(
         self, namespace: str, view: ClusterView, providers: Mapping[str, Provider], shares: Mapping[str, str]

@@ -20,6 +20,7 @@ from webhook.kube.containers import (
     WINDOWS,
     device_classes_of,
     may_request_devices,
+    quantities_of,
     requested_of,
 )
 from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
@@ -77,11 +78,12 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, own: PodConstraints, meaning: Meaning, index: ProviderIndex) -> PodDemands:
         """Return the demands of a Pod, given the meaning of its names in this cluster."""
-        classes = device_classes_of(own.quantities).union(meaning.classes or ())
+        quantities = quantities_of(own.pod.spec)
+        classes = device_classes_of(quantities).union(meaning.classes or ())
         requested = meaning.shared.union(
-            filter(index.device_classes.match, classes), requested_of(own.quantities, index.accelerators)
+            filter(index.device_classes.match, classes), requested_of(quantities, index.accelerators)
         )
-        vague = meaning.classes is None or may_request_devices(own.quantities)
+        vague = meaning.classes is None or may_request_devices(quantities)
         return cls(own, own.terms if meaning.terms is None else meaning.terms, requested, vague, meaning.volumes)
 
     @property
