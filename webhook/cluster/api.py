@@ -10,9 +10,9 @@ import asyncio
 import os
 import ssl
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
@@ -28,9 +28,7 @@ from webhook.capacity.view import UnusableCredentialsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-    from typing import Any, TypeAlias
 
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
     from structlog.typing import FilteringBoundLogger

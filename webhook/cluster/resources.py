@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.joins import join, sizes_in
+from webhook.capacity.providers.joins import Sizer, join, sizes_in
 from webhook.capacity.providers.nodes import Node
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.cluster.api import ApiError
-from webhook.cluster.source import Listing, WatchedResource
+from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.source import ListedMetadata, Listing, ObjectKey, T, WatchedResource
 from webhook.cluster.view import (
     by_namespace,
     labels_by_namespace,
@@ -31,13 +31,9 @@ from webhook.kube.references import KINDS, Reference, key_of, reference_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
-    from webhook.cluster.source import ListedMetadata, ObjectKey, T
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 

@@ -18,8 +18,8 @@ from webhook.capacity.placement.floor import (
     ON_DEMAND_COST,
 )
 from webhook.cluster.api import TOO_LARGE, ApiError
-from webhook.controller.ledger import ON_DEMAND, RELEASE
-from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, StoredPod, floor_pod
+from webhook.controller.ledger import ON_DEMAND, RELEASE, Assignment, Ledger
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, StoredPod, floor_pod
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api, Body
-    from webhook.controller.ledger import Assignment, Ledger
     from webhook.controller.metrics import ControllerMetrics
-    from webhook.controller.pods import FloorPod
     from webhook.engine.index import Index
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")

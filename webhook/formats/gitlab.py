@@ -5,17 +5,13 @@ Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.base.terminal import as_json
 from webhook.base.text import sentence
 from webhook.formats import Format
-from webhook.policy.errors import condensed
-from webhook.report.report import fingerprints
-
-if TYPE_CHECKING:
-    from webhook.policy.errors import Problem
-    from webhook.report.report import Report, Result
+from webhook.policy.errors import Problem, condensed
+from webhook.report.report import Report, Result, fingerprints
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from webhook.kube.pod import Requirement
+from webhook.kube.pod import NodeSelector, PodSpec, Requirement
 from webhook.kube.selectors import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from webhook.kube.pod import NodeSelector, PodSpec
 
 REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"

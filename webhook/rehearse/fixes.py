@@ -13,7 +13,7 @@ from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.kube.containers import device_classes_of, quantities_of
 from webhook.kube.disruption import budget_from
-from webhook.rehearse.inputs.nodes import size_of
+from webhook.rehearse.inputs.nodes import RehearsedNode, size_of
 from webhook.rehearse.inputs.resources import (
     BUDGET,
     DAEMON_SET,
@@ -25,19 +25,16 @@ from webhook.rehearse.inputs.resources import (
     template_of,
     workload_identity,
 )
-from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.reasons import Cause
-from webhook.rehearse.result import Fix
+from webhook.rehearse.result import Fix, Rehearsal, WorkloadResult
 from webhook.rehearse.runs.drain import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.inputs.selection import Growth
-    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.result import Rehearsal, WorkloadResult
 
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _WITH_TEMPLATE: Final = _WITH_SELECTOR | {"ReplicationController", "Job"}

@@ -8,7 +8,7 @@ import msgspec
 
 from webhook.capacity.placement.own_nodes import with_pools_of_nodes
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
-from webhook.kube.affinity import ANYWHERE, REQUIRED, preferences_of, required_of, terms_of
+from webhook.kube.affinity import ANYWHERE, REQUIRED, Term, preferences_of, required_of, terms_of
 from webhook.kube.containers import quantities_of
 from webhook.kube.references import bound_volumes, claimed_classes
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod
 
 NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"

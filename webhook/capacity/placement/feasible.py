@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.text import listed
-from webhook.capacity.placement.index import demands_spot
-from webhook.capacity.placement.supply import ARM, tolerations_for
+from webhook.capacity.placement.index import ProviderIndex, demands_spot
+from webhook.capacity.placement.supply import ARM, SpotNodes, Supply, tolerations_for
 from webhook.capacity.providers.pool import Gpu, Taint
 from webhook.capacity.providers.taints import platform_of
 from webhook.kube.containers import (
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.capacity.placement.constraints import Meaning, PodConstraints
-    from webhook.capacity.placement.index import ProviderIndex
-    from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration

@@ -16,9 +16,9 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.resources import read_cluster
-from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.errors import PolicyErrors
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
-    from webhook.engine.bundle import Bundle
 
 State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
-from webhook.base.terminal import counted
+from webhook.base.terminal import Line, counted
 from webhook.rehearse.reasons import Cause
 from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
@@ -13,7 +13,6 @@ from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.base.terminal import Line
     from webhook.rehearse.result import Figure, Rehearsal, RehearsalComparison, RehearsalSummary, WorkloadResult
 
 _INDENT: Final = "    "

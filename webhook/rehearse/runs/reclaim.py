@@ -17,24 +17,20 @@ import msgspec
 
 from webhook.base.exits import CannotJudgeError
 from webhook.rehearse.reasons import Cause, HarmReason
-from webhook.rehearse.result import BELOW_AT_MOST
+from webhook.rehearse.result import BELOW_AT_MOST, PodState, ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
-from webhook.rehearse.runs.quiet import LONGEST_RUN
+from webhook.rehearse.runs.quiet import LONGEST_RUN, Quiet
 from webhook.rehearse.runs.recreation import Recreator
-from webhook.rehearse.runs.watching import READY, STOPPED
-from webhook.rehearse.runs.writing import together
+from webhook.rehearse.runs.watching import READY, STOPPED, Watches
+from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.inputs.resources import JSON
-    from webhook.rehearse.result import PodState, ReclaimWindow, WorkloadKey
-    from webhook.rehearse.runs.quiet import Quiet
-    from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
-    from webhook.rehearse.runs.writing import Writer
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}

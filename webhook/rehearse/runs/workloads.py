@@ -11,22 +11,19 @@ import msgspec
 from webhook.base.globs import Globs
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
 from webhook.kube.containers import quantities_of, requested_of
-from webhook.kube.disruption import budget_from
+from webhook.kube.disruption import DisruptionBudget, budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, requests_of
+from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, RehearsedKind, requests_of
 from webhook.rehearse.reasons import HarmReason  # noqa: TC001 - msgspec reads the annotation
 from webhook.rehearse.result import PodState, WorkloadKey
-from webhook.rehearse.runs.watching import READY
+from webhook.rehearse.runs.watching import READY, SeenObject, SeenPod, SeenReference, Watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.engine.bundle import Bundle
-    from webhook.kube.disruption import DisruptionBudget
-    from webhook.rehearse.inputs.resources import RehearsedKind
-    from webhook.rehearse.runs.watching import SeenObject, SeenPod, SeenReference, Watches
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
 _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}

@@ -8,14 +8,8 @@ import msgspec
 
 from webhook.base.text import listed
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import (
-    CAPACITIES,
-    CAPACITY_LABEL,
-    ON_DEMAND,
-    NotTargeting,
-    own_choice,
-)
+from webhook.capacity.placement.supply import Supply, supply_of
+from webhook.capacity.placement.target import CAPACITIES, CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target, own_choice
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.model.decision import Violation, warning
@@ -25,8 +19,6 @@ from webhook.rules.wording import NOT_MUTATED, pod_noun
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Requirement, Toleration

@@ -16,24 +16,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, Target, kept_fields
+from webhook.capacity.providers.pool import Gpu, Pool
 from webhook.kube.affinity import terms_of
-from webhook.kube.pod import SchedulingGate
+from webhook.kube.pod import Pod, SchedulingGate
 from webhook.model.decision import Outcome, Violation, warning
-from webhook.rules.context import Phase
+from webhook.rules.context import Context, Phase
 from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Pod
-    from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
 _FIELD: Final = f'metadata.annotations["{FLOOR_ANNOTATION}"]'

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.kube.affinity import contradiction, unmet_constraint
-from webhook.model.decision import warning
+from webhook.kube.affinity import Term, Unmet, contradiction, unmet_constraint
+from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
 from webhook.rules.wording import pod_noun, run_on_demand
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term, Unmet
     from webhook.kube.pod import Pod, Requirement
-    from webhook.model.decision import Violation
     from webhook.rules.subject import Subject
 
 

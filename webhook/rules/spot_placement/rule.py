@@ -45,18 +45,18 @@ import msgspec
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE, on_demand_only
 from webhook.capacity.placement.selector import excluding, select
-from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NotTargeting, kept_fields
-from webhook.capacity.view import Needs
+from webhook.capacity.placement.supply import Supply, in_play, supply_of
+from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
+from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
-from webhook.model.review import NODES
+from webhook.model.review import NODES, UserInfo
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
-from webhook.rules.spot_placement.floor import FloorAssignment, floor_case, has_gate, without_spot
+from webhook.rules.spot_placement.floor import FloorAssignment, FloorCase, floor_case, has_gate, without_spot
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
@@ -64,16 +64,11 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.schema import LabelSpec
-    from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.model.decision import Violation
-    from webhook.model.review import UserInfo
     from webhook.rules.context import Context
-    from webhook.rules.spot_placement.floor import FloorCase
     from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
