@@ -14,7 +14,7 @@ from webhook.capacity.placement.floor import parse_floor
 from webhook.capacity.providers.pool import CapacityType
 from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
 from webhook.controller.pods import FloorPod
-from webhook.controller.run import Cluster
+from webhook.controller.floor import Cluster
 from webhook.engine.bundle import load_bundle
 from webhook.rules.context import NOTHING_KNOWN
 
