@@ -19,18 +19,18 @@ from webhook.controller.notice.duty import tell_of_reclaims
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN
-from webhook.server.app import Snapshot
-from webhook.server.limits import LIMITS
-from webhook.server.log import configure_logging, flush_log, log
-from webhook.server.ops import serve_registry
-from webhook.server.reload import Reloader
+from webhook.runtime.limits import LIMITS
+from webhook.runtime.log import configure_logging, flush_log, log
+from webhook.runtime.ops import serve_registry
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
     from pathlib import Path
 
-    from webhook.server.serve import Address
+    from webhook.runtime.address import Address
 
 DUTIES: Final = {"floor": keep_floors, "notice": tell_of_reclaims}
 """The duties by name. Each has its own Lease, so that it doesn't depend on the others."""

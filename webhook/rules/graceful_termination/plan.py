@@ -17,7 +17,7 @@ from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import NOT_MUTATED, pod_noun, run_on_demand
+from webhook.rules.wording import NOT_MUTATED, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -68,7 +68,9 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     def _setting(self) -> str:
         """Return the name of the field that sets the grace period."""
         names = (name for label, name in _GRACE_FIELDS.items() if label in self.subject.pod.labels)
-        return next(names, self.subject.field(_GRACE).rpartition(".")[2])
+        own = self.subject.field(_GRACE).rpartition(".")[2]
+        usual = _GRACE.rpartition(".")[2]
+        return next(names, own if own.endswith("Seconds") else usual)  # a patch as text contains the usual field
 
     def _or_keep(self, word: str) -> str:
         """Return how to keep the Pod's value, for the end of a fix."""
