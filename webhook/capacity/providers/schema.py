@@ -205,7 +205,7 @@ class TimelineSpec(Model):
 
 
 class SignalSpec(Model):
-    """A sign on a Node that its machine is being reclaimed."""
+    """A signal on a Node that its machine is being reclaimed."""
 
     type: Annotated[
         Literal["label", "taint", "annotation", "condition"],
@@ -216,7 +216,7 @@ class SignalSpec(Model):
             condition="a condition with the status `True`",
         ),
     ]
-    """The part of the Node that shows the sign."""
+    """The part of the Node that is the signal."""
     key: LabelKey
     """Its key, or the type of the condition."""
     values: Annotated[Globs, Parsed(tuple[NameGlob, ...], Globs)] = Field(default_factory=Globs)
@@ -224,9 +224,9 @@ class SignalSpec(Model):
     time: Flag = False
     """The value contains the time of the removal, in RFC 3339 or RFC 1123."""
     drain_seconds: Seconds | None = None
-    """Seconds from the sign to the drain. Default: `interruption.drainSeconds`."""
+    """Seconds from the signal to the drain. Default: `interruption.drainSeconds`."""
     removal_seconds: Seconds | None = None
-    """Seconds from the sign to the removal. Default: `interruption.removalSeconds`."""
+    """Seconds from the signal to the removal. Default: `interruption.removalSeconds`."""
 
 
 class GracePeriodSpec(Model):
@@ -305,7 +305,7 @@ class CapacityProviderSpec(Model):
     grace_period: GracePeriodSpec
     """The time that a Pod on a reclaimed node has to stop."""
     reclaim_notice: tuple[SignalSpec, ...] = ()
-    """Signs on a Node that it is being reclaimed. The Node annotation `spotgate.dev/reclaim-at` always is one."""
+    """Signals on a Node that it is being reclaimed, in addition to the annotation `spotgate.dev/reclaim-at`."""
     fallback: tuple[FallbackSpec, ...] = ()
     """The default fallback that GPU spot pools need."""
     this_cluster: str = ""
