@@ -72,7 +72,7 @@ NOTICES: dict[str, tuple[JSON, str, float, float, bool, int]] = {
     "any handler, any provider": (annotated(at(95)), "", 95, 95, False, 30),
     "any handler, on CKS": (annotated(at(95), **{"compute.coreweave.com/node-pool": "a"}), "cks", 95, 95, False, 30),
     "any handler, in another time zone": (annotated("2026-11-29T03:01:00.9+02:00"), "", 60.9, 60, False, 30),
-    "the earliest of several signals counts": ({**labeled(PREEMPTION, "true", -20), **{"spec": tainted(SPOT_ITN, timeAdded=at(-8))["spec"]}}, "eks", -8, 112, False, 15),
+    "the earliest of several signals counts": ({**labeled(PREEMPTION, "true", -20), "spec": tainted(SPOT_ITN, timeAdded=at(-8))["spec"]}, "eks", -8, 112, False, 15),
 }  # fmt: skip
 
 

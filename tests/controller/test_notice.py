@@ -93,8 +93,14 @@ def test_the_next_step(what: str) -> None:
     told=st.none() | st.integers(-1000, 2000),
     refused=st.booleans(),
 )
-def test_no_step_promises_time_after_the_removal(  # noqa: PLR0917
-    seconds: float, removal: int, drain: int, margin: int, grace: int, told: int | None, refused: bool  # noqa: FBT001
+def test_no_step_promises_time_after_the_removal(
+    seconds: float,
+    removal: int,
+    drain: int,
+    margin: int,
+    grace: int,
+    told: int | None,
+    refused: bool,  # noqa: FBT001
 ) -> None:
     notice = replace(NOTICE, removal=at(removal), drain=at(min(drain, removal)), margin=margin)
     pod = replace(EVICT, told=None if told is None else at(told), grace=grace)

@@ -31,14 +31,14 @@ LEASE_SECONDS: Final = 10
 RENEW_SECONDS: Final = 7
 """A leader that can't renew for this time steps down."""
 RETRY_SECONDS: Final = 2
-"""The interval of renewals, and of a candidate's checks. The webhook counts the controller of on-demand floors as running
-for 10 s."""
+"""The interval of renewals, and of a candidate's checks. The webhook counts the controller of on-demand floors as
+running for 10 s."""
 ACT_SECONDS: Final = 8
 """A leader with an older renewal changes no Pods: the process may have been paused, and another one may lead."""
 
 PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
-"""Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch after 4 or
-5 s. So a connection without data for 6 s hangs, and the leader no longer sees the cluster."""
+"""Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch after 4
+or 5 s. So a connection without data for 6 s hangs, and the leader no longer sees the cluster."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 

@@ -65,7 +65,9 @@ class Reclaims:
     def preempt(self, node: str) -> datetime:
         """Label a Node as CKS does, and return the time of its removal."""
         answer = self.signal(node, {"metadata": {"labels": {PREEMPTION: "true"}}})
-        (since,) = (entry["time"] for entry in answer["metadata"]["managedFields"] if PREEMPTION in str(entry["fieldsV1"]))
+        (since,) = (
+            entry["time"] for entry in answer["metadata"]["managedFields"] if PREEMPTION in str(entry["fieldsV1"])
+        )
         return datetime.fromisoformat(since) + timedelta(seconds=CKS_REMOVAL)
 
     def signal(self, node: str, patch: JSON) -> JSON:

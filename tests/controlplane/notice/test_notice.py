@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import signal
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.controlplane.floor.events import patching
 from tests.controlplane.floor.harness import Controllers, controllers
-from tests.controlplane.harness.api import Api, accepted
+from tests.controlplane.harness.api import Api, accepted, pods_in
 from tests.controlplane.harness.cluster import start_cluster
 from tests.controlplane.notice.harness import (
     CKS_DRAIN,
     CKS_MARGIN,
     CKS_REMOVAL,
+    ON_RECLAIM,
     RECLAIM_AT,
     Checker,
     Reclaims,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.controlplane.harness.cluster import Cluster
@@ -74,7 +80,7 @@ def http_date(seconds: float) -> str:
 
 
 # What the provider writes to a Node, and the seconds until the removal.
-SIGNALS = {
+SIGNALS: dict[str, tuple[Callable[[], JSON], int]] = {
     "CKS": (lambda: {"metadata": {"labels": {"qos.coreweave.cloud/pending-preemption": "true"}}}, 420),
     "AWS Node Termination Handler": (lambda: taint("aws-node-termination-handler/spot-itn", value="spot-itn-1"), 120),
     "AKS": (lambda: condition(f"Preempt Scheduled: {http_date(28)}. For more information, see the docs."), 28),
@@ -174,7 +180,9 @@ def test_an_eviction_waits_for_the_budget_but_not_beyond_the_drain(cluster: Clus
         reclaims.signal("drained", taint("aws-node-termination-handler/spot-itn", timeAdded=began))
         reclaims.wait_until_told(hands_off)
         time.sleep(3)
-        refused = [event for event in cluster.audit_events() if "eviction" in str(event["objectRef"].get("subresource"))]
+        refused = [
+            event for event in cluster.audit_events() if "eviction" in str(event["objectRef"].get("subresource"))
+        ]
         assert sum(event["objectRef"]["name"] == "hands-off" for event in refused) <= 1
 
 
@@ -206,24 +214,27 @@ def test_the_time_is_corrected_if_it_is_too_late_or_no_time(reclaims: Reclaims) 
         reclaims.api.wait(lambda pod=pod: reclaims.told(pod) == removal, f"{pod} has the right time")  # type: ignore[misc]
 
 
-def test_a_killed_leader_leaves_nothing_undone_and_repeats_nothing(
+def test_leaders_that_are_killed_or_paused_leave_nothing_undone_and_repeat_nothing(
     cluster: Cluster, running: Controllers, reclaims: Reclaims
 ) -> None:
     chosen = random.Random(47)  # noqa: S311 - no secret
     removals: dict[str, datetime] = {}
-    nodes = [f"round-{number}" for number in range(3)]
     with Checker(cluster, reclaims.namespace) as checker:
-        for node in nodes:
+        for node, paused in (("a", False), ("b", False), ("c", False), ("d", True)):
             leader = running.wait_for_leader()
             reclaims.node(node)
             pods = [reclaims.pod(f"{node}-{i}", node, "evict" if i % 2 else "inform") for i in range(40)]
-            removal = reclaims.preempt(node)
-            removals |= dict.fromkeys((pod.rpartition("/")[2] for pod in pods), removal)
+            removals |= dict.fromkeys((pod.rpartition("/")[2] for pod in pods), reclaims.preempt(node))
             time.sleep(chosen.uniform(0, 0.4))
-            leader.kill()
-            leader.start()
+            if paused:
+                os.killpg(leader.pid, signal.SIGSTOP)
+            else:
+                leader.kill()
+                leader.start()
             reclaims.wait_until_told(*pods)
             reclaims.api.wait(lambda pods=pods: all(map(reclaims.evicted, pods[1::2])), "all are evicted")  # type: ignore[misc]
+        os.killpg(leader.pid, signal.SIGCONT)
+        time.sleep(3)
         assert not checker.problems(removals, [name for name in removals if int(name.rpartition("-")[2]) % 2])
 
 
@@ -231,3 +242,103 @@ def test_the_duty_does_not_renew_the_lease_of_on_demand_floors(cluster: Cluster,
     running.wait_for_leader()
     leases = Api(cluster).get("/apis/coordination.k8s.io/v1/namespaces/spotgate-system/leases")["items"]
     assert [lease["metadata"]["name"] for lease in leases] == ["spotgate-reclaim-notice"]
+
+
+def test_the_controller_may_change_only_the_annotation_of_pods_that_ask_for_it(
+    cluster: Cluster, running: Controllers, reclaims: Reclaims
+) -> None:
+    del running
+    account = cluster.as_service_account("spotgate-system", "spotgate-reclaim-notice")
+    controller = replace(account, namespace=reclaims.namespace)
+    cluster.kubectl("create", "role", "reads", "--verb=get", "--resource=pods", f"--namespace={reclaims.namespace}")
+    subject = "--serviceaccount=spotgate-system:spotgate-reclaim-notice"
+    cluster.kubectl("create", "rolebinding", "reads", "--role=reads", subject, f"--namespace={reclaims.namespace}")
+    reclaims.node("a")
+    asking, other = reclaims.pod("asking", "a", annotations={"a": "b"}), reclaims.pod("other", "a", action="")
+
+    def denied(path: str, patch: JSON) -> bool:
+        name = path.rpartition("/")[2]
+        arguments = ("patch", "pod", name, "--type=merge", f"--patch={json.dumps(patch)}", "--dry-run=server")
+        done = controller.run(*arguments)
+        assert done.returncode == 0 or "ValidatingAdmissionPolicy 'spotgate-reclaim-notice'" in done.stderr, done
+        return done.returncode != 0
+
+    def annotations(**values: str | None) -> JSON:
+        return {"metadata": {"annotations": values}}
+
+    told = annotations(**{RECLAIM_AT: after(100)})
+    assert not denied(asking, told)
+    assert not denied(asking, annotations(**{RECLAIM_AT: None}))
+    assert denied(other, told)
+    assert denied(asking, annotations(**{RECLAIM_AT: "run this"}))
+    assert denied(asking, annotations(a="c"))
+    assert denied(asking, annotations(b="c"))
+    assert denied(asking, {"metadata": {"labels": {ON_RECLAIM: "evict"}}})
+    assert denied(asking, {"metadata": {"finalizers": ["example.com/stays"]}})
+    assert denied(asking, {"spec": {"activeDeadlineSeconds": 1}})
+
+    def evicts(pod: str, **options: Any) -> str:
+        namespace, name = pod.split("/")[-3], pod.rsplit("/", maxsplit=1)[-1]
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        body = json.dumps({**eviction, "deleteOptions": {"dryRun": ["All"], **options}})
+        return controller.run("create", "--raw", path, "--filename=-", documents=body).stderr
+
+    metadata = reclaims.api.get(asking)["metadata"]
+    exact = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    assert evicts(asking, preconditions=exact, gracePeriodSeconds=100) == ""
+    for options in (
+        {"preconditions": exact},
+        {"preconditions": exact, "gracePeriodSeconds": 0},
+        {"gracePeriodSeconds": 100},
+        {"preconditions": {"uid": exact["uid"]}, "gracePeriodSeconds": 100},
+    ):
+        assert "ValidatingAdmissionPolicy 'spotgate-reclaim-notice-evictions'" in evicts(asking, **options)
+    accepted(reclaims.api.patch(asking, {"metadata": {"labels": {"changed": "1"}}}))
+    assert "the ResourceVersion in the precondition" in evicts(asking, preconditions=exact, gracePeriodSeconds=100)
+    stale = reclaims.api.patch(
+        asking, {"metadata": {"resourceVersion": exact["resourceVersion"], "labels": {"b": "2"}}}
+    )
+    assert "the object has been modified" in stale.message
+    with reclaims.api.created(
+        pods_in("kube-system"), {"metadata": {"name": "dns"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    ) as dns:
+        system = {key: dns["metadata"][key] for key in ("uid", "resourceVersion")}
+        stderr = evicts("/api/v1/namespaces/kube-system/pods/dns", preconditions=system, gracePeriodSeconds=100)
+        assert "are not evicted" in stderr
+    for forbidden in ("delete pod/asking", "get secrets", "patch node/a -p {}", "create -f -"):
+        assert controller.run(*forbidden.split(), documents="{}").returncode != 0
+
+
+def test_a_tenant_who_always_changes_pods_delays_nobody(
+    cluster: Cluster, running: Controllers, reclaims: Reclaims
+) -> None:
+    running.wait_for_leader()
+    reclaims.node("a")
+    with reclaims.api.created("/api/v1/namespaces", {"metadata": {"name": f"hostile-{reclaims.namespace}"}}) as hostile:
+        attacker = Reclaims(reclaims.api, hostile["metadata"]["name"])
+        theirs = [attacker.pod(f"hostile-{number}", "a", "evict") for number in range(4)]
+        ours = [reclaims.pod(f"pod-{number}", "a") for number in range(10)]
+        with Checker(cluster, reclaims.namespace) as checker:
+            with patching(cluster, theirs, "/metadata/labels/number"):
+                removal = reclaims.preempt("a")
+                reclaims.wait_until_told(*ours)
+            assert not checker.problems(dict.fromkeys((f"pod-{number}" for number in range(10)), removal), [])
+        attacker.wait_until_told(*theirs)
+        attacker.remove()
+
+
+def test_nothing_is_lost_while_the_api_server_is_down(
+    cluster: Cluster, running: Controllers, reclaims: Reclaims
+) -> None:
+    running.wait_for_leader()
+    reclaims.node("a")
+    pods = [reclaims.pod(f"pod-{number}", "a", "evict") for number in range(20)]
+    removal = reclaims.preempt("a")
+    cluster.restart("kube-apiserver")
+    reclaims.wait_until_told(*pods)
+    reclaims.api.wait(lambda: all(map(reclaims.evicted, pods)), "all are evicted")
+    with Checker(cluster, reclaims.namespace) as checker:
+        assert {reclaims.told(pod) for pod in pods} == {removal.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        writes = checker.writes()
+        assert all(writes[verb][f"pod-{number}"] <= 1 for verb in ("patch", "eviction") for number in range(20))

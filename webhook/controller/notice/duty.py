@@ -1,4 +1,4 @@
-"""Tell Pods of reclaims: watch Nodes, and the Pods that ask for notices, and change these Pods while this process leads."""
+"""Tell Pods of reclaims: watch Nodes, and the Pods that ask for notices, and change these while this process leads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Take the steps of all Pods: one PATCH that annotates a Pod, and one Eviction if the Pod asks for it.
 
-All state is in the objects of the cluster: a Pod with the annotation is informed, and a terminating Pod is evicted. Each
-write requires the version of the Pod that its step was decided for, so that another leader repeats nothing.
+All state is in the objects of the cluster: a Pod with the annotation is informed, and a terminating Pod is evicted.
+Each write requires the version of the Pod that its step was decided for, so that another leader repeats nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -161,7 +161,7 @@ class Informer:
                 log.warning("step failed", pod=where, step=type(step).__name__, problem=str(error))
             return False
         except Exception as error:  # noqa: BLE001 - a Pod that spotgate can't handle must not stop the others
-            log.error("a bug in spotgate", pod=f"{pod.namespace}/{pod.name}", problem=repr(error))
+            log.warning("step failed", pod=f"{pod.namespace}/{pod.name}", problem=f"a bug in spotgate: {error!r}")
             return False
         if pod.uid in self._pods:
             self._written[pod.uid] = pod.version
