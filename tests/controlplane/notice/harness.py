@@ -100,7 +100,7 @@ class Reclaims:
 
 @dataclass(slots=True)
 class Checker:
-    """A watcher of the Pods in one namespace. Use it as a context manager.
+    """A watcher of the Pods in one namespace, or in all if it is empty. Use it as a context manager.
 
     Attributes:
         values: the values of each Pod's annotation, in order; None where it is missing.
@@ -122,7 +122,8 @@ class Checker:
         address = credentials.url.removeprefix("https://")
         self._connection = http.client.HTTPSConnection(address, timeout=600, context=tls)
         headers = {"Authorization": f"Bearer {credentials.tokens['admin']}"}
-        self._connection.request("GET", f"{pods_in(self.namespace)}?watch=1", headers=headers)
+        path = pods_in(self.namespace) if self.namespace else "/api/v1/pods"
+        self._connection.request("GET", f"{path}?watch=1", headers=headers)
         self._thread = threading.Thread(target=self._follow, args=(self._connection.getresponse(),))
         self._thread.start()
         return self
@@ -157,7 +158,7 @@ class Checker:
             if event["user"]["username"] != ACCOUNT or event["responseStatus"]["code"] >= http.client.BAD_REQUEST:
                 continue
             about = event["objectRef"]
-            if about["resource"] == "pods" and about["namespace"] == self.namespace:
+            if about["resource"] == "pods" and self.namespace in {"", about["namespace"]}:
                 counts[about.get("subresource", event["verb"])][about["name"]] += 1
         return counts
 

@@ -145,10 +145,7 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
         label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
             reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
-            allow, given = (
-                "allow spotgate's ServiceAccount to get statefulsets.apps",
-                "pass the StatefulSet with --state",
-            )
+            allow, given = "allow spotgate's ServiceAccount to get statefulsets.apps", "pass the StatefulSet with --state"
             fix = given if context.offline else allow
             return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
         start = first
