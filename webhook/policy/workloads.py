@@ -77,7 +77,7 @@ class PodPlaceSpec(Model):
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
     grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
     """The spec's field for the grace period and its default, if it isn't `terminationGracePeriodSeconds`."""
-    patch: RelativePath = Field(default="", validate_default=True)
+    patch: str = ""
     """The spec's field with a patch of the Pod's spec as text. Of that, only the grace period counts."""
     elsewhere: Flag = False
     """Whether the Pods run in another namespace. If so, the labels of the object's namespace don't count."""

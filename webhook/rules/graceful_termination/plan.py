@@ -185,6 +185,6 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
-            detail=f"Requests still arrive when a Pod starts to stop, and SIGTERM comes at once to {names}.{why}",
+            detail=f"Requests still arrive while a Pod stops, and SIGTERM comes at once to {names}.{why}",
             fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

@@ -80,7 +80,7 @@ def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
         fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
-        yield _no_effect(f", because the Pod doesn't target spot: {because}", fix)
+        yield _no_effect(f": {because}", fix)
 
 
 def _no_effect(why: str, fix: str) -> Violation:
@@ -145,7 +145,10 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
         label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
             reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
-            allow, given = "allow spotgate's ServiceAccount to get statefulsets.apps", "pass the StatefulSet with --state"
+            allow, given = (
+                "allow spotgate's ServiceAccount to get statefulsets.apps",
+                "pass the StatefulSet with --state",
+            )
             fix = given if context.offline else allow
             return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
         start = first
