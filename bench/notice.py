@@ -50,7 +50,7 @@ class Reclaim:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(teams[0].node, self._nodes))
             pods = [(team, node, number) for node in self._nodes for number, team in enumerate(teams)]
-            list(pool.map(lambda pod: pod[0].pod(f"{pod[1]}-{pod[2]}", pod[1], "inform evict".split()[pod[2] % 2]), pods))
+            list(pool.map(lambda pod: pod[0].pod(f"{pod[1]}-{pod[2]}", pod[1], ["inform", "evict"][pod[2] % 2]), pods))
         self._of_node = {node: [f"{node}-{number}" for number in range(len(teams))] for node in self._nodes}
 
     @property
@@ -128,7 +128,9 @@ def main() -> int:
             cluster.kubectl("create", "namespace", "spotgate-system")
             api = Api(cluster)
             created = [{"metadata": {"name": f"team-{number}"}} for number in range(_PODS)]
-            names = [stack.enter_context(api.created("/api/v1/namespaces", team))["metadata"]["name"] for team in created]
+            names = [
+                stack.enter_context(api.created("/api/v1/namespaces", team))["metadata"]["name"] for team in created
+            ]
             running = stack.enter_context(controllers(cluster, component="reclaim-notice", duty="notice"))
             checker = stack.enter_context(Checker(cluster, ""))
             for section in measure(cluster, running, checker, [Reclaims(api, name) for name in names]):

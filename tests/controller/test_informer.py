@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -12,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from tests.controller.test_notice import NOTICE, POD
+from tests.controller.test_notice import NOTICE, NOW, POD
 from webhook.cluster.api import ApiError
 from webhook.controller.notice import informer as module
+from webhook.controller.notice import objects
 from webhook.controller.notice.informer import Informer, rfc_3339
 from webhook.controller.notice.metrics import NoticeMetrics
 from webhook.controller.notice.objects import NotifiedNode
 from webhook.engine.bundle import load_bundle
 from webhook.kube.notice import RECLAIM_AT
-from webhook.rules.context import utc_now
 from webhook.runtime.log import configure_logging
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-REMOVAL = (utc_now() + timedelta(seconds=400)).replace(microsecond=0)
-NODE = NotifiedNode("a", "1", replace(NOTICE, drain=REMOVAL, removal=REMOVAL))
+REMOVAL = NOTICE.removal
+NODE = NotifiedNode("a", "1", replace(NOTICE, drain=REMOVAL))
 TOLD = replace(POD, version="8", told=REMOVAL, annotated=True)
 FAILED = ApiError.refused(500, "no")
 CHANGED = ApiError.refused(409, "the object has been modified")
@@ -38,9 +37,11 @@ CHANGED = ApiError.refused(409, "the object has been modified")
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log to an open file, and retry at once."""
+    """Log to an open file, retry at once, and stop the clock."""
     configure_logging(io.BytesIO())
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.001)
+    for reader in (module, objects):
+        monkeypatch.setattr(reader, "utc_now", lambda: NOW)
 
 
 class Server:
@@ -108,7 +109,7 @@ def test_each_write_requires_the_version_that_its_step_was_decided_for() -> None
     assert inform == ("PATCH web", informing("7"))
     assert what == "POST eviction"
     assert eviction["deleteOptions"]["preconditions"] == {"uid": "1", "resourceVersion": "71"}
-    assert 360 < eviction["deleteOptions"]["gracePeriodSeconds"] <= 370
+    assert eviction["deleteOptions"]["gracePeriodSeconds"] == 370
     assert server.registry.get_sample_value("spotgate_reclaim_evictions_total", {"result": "granted"}) == 1
     assert server.registry.get_sample_value("spotgate_reclaim_informed_seconds_count") == 1
     assert server.registry.get_sample_value("spotgate_reclaim_notices_total", {"provider": "cks"}) == 1
@@ -164,7 +165,7 @@ def test_an_eviction_that_a_budget_blocks_is_repeated_until_the_drain() -> None:
     assert [what for what, _ in server.lead(3)] == ["POST eviction"] * 3
     server = Server(blocked, blocked)
     server.show(replace(TOLD, evict=True))
-    server.informer.take_node(None, replace(NODE, notice=replace(NODE.notice, drain=utc_now())))
+    server.informer.take_node(None, replace(NODE, notice=replace(NODE.notice, drain=NOW)))
     assert [what for what, _ in server.lead(1)] == ["POST eviction"]
     assert server.registry.get_sample_value("spotgate_reclaim_evictions_total", {"result": "blocked"}) == 1
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from webhook.capacity.providers.signals import Notice
 from webhook.controller.notice.objects import NotifiedNode, NotifiedPod, pods_to_notify, read_pod
-from webhook.controller.notice.steps import Clear, Evict, Inform, Step, lasting, next_step
+from webhook.controller.notice.steps import Clear, Evict, Inform, NoticeStep, lasting, next_step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ POD = NotifiedPod(
 TOLD = replace(POD, told=at(400), annotated=True)
 EVICT = replace(TOLD, evict=True)
 
-STEPS: dict[str, tuple[NotifiedPod, Notice | None, float, bool, Step | None]] = {
+STEPS: dict[str, tuple[NotifiedPod, Notice | None, float, bool, NoticeStep | None]] = {
     "a Pod without the time is informed": (POD, NOTICE, 0, False, Inform(at(400))),
     "also if it asks to be evicted": (replace(POD, evict=True), NOTICE, 0, False, Inform(at(400))),
     "and after the removal": (POD, NOTICE, 500, False, Inform(at(400))),

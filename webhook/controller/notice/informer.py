@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.controller.notice.metrics import NoticeMetrics
     from webhook.controller.notice.objects import NotifiedNode, NotifiedPod
-    from webhook.controller.notice.steps import Step
+    from webhook.controller.notice.steps import NoticeStep
 
 _AT_ONCE: Final = 32
 """The maximum number of concurrent writes. About 10 saturate an API server; more hide its latency."""
@@ -104,7 +104,7 @@ class Informer:
         self._changed[uid] = None
         self._wake.set()
 
-    def _step(self, uid: str) -> Step | None:
+    def _step(self, uid: str) -> NoticeStep | None:
         """Return the next step for a Pod, or None if it is gone, or if the watch doesn't show the last write yet."""
         pod = self._pods.get(uid)
         if pod is None or self._written.get(uid) == pod.version:
@@ -133,19 +133,21 @@ class Informer:
         """Take the steps of one Pod until none is due. Only one task at a time does this for a Pod."""
         pause = _PAUSE_SECONDS
         while self._step(uid) is not None:
+            written = False
             async with self._places_of[self._pods[uid].namespace], self._places:
                 # Decide again: while the Pod waited for its place, it may have changed, and it has less time.
-                step = self._step(uid) if leads() else None
-                written = step is not None and await self._take(self._pods[uid], step)
-            if written and isinstance(step, Inform):
-                group.create_task(self._record(self._pods[uid], step.removal))
-            elif not written:
+                if leads() and (step := self._step(uid)) is not None:
+                    pod = self._pods[uid]
+                    written = await self._take(pod, step)
+                    if written and isinstance(step, Inform):
+                        group.create_task(self._record(pod, step.removal))
+            if not written:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSE_AT_MOST)
         self._at_work.remove(uid)
 
-    async def _take(self, pod: NotifiedPod, step: Step) -> bool:
-        """Take one step. Return False if it failed and must be retried if it is still due."""
+    async def _take(self, pod: NotifiedPod, step: NoticeStep) -> bool:
+        """Take one step. Return False if it failed and must be repeated if it is still due."""
         try:
             if isinstance(step, Evict):
                 await self._evict(pod, step.grace)

@@ -33,10 +33,10 @@ class Evict(msgspec.Struct, frozen=True):
     grace: int
 
 
-Step: TypeAlias = Clear | Inform | Evict
+NoticeStep: TypeAlias = Clear | Inform | Evict
 
 
-def next_step(pod: NotifiedPod, notice: Notice | None, now: datetime, *, refused: bool) -> Step | None:
+def next_step(pod: NotifiedPod, notice: Notice | None, now: datetime, *, refused: bool) -> NoticeStep | None:
     """Return the next step for a Pod, or None. ``refused``: an Eviction of the Pod was refused before.
 
     A terminating Pod is left alone: another Eviction doesn't change when its containers stop.
