@@ -43,7 +43,7 @@ serve: venv ## Do the same as `run`, and keep the webhook running until Ctrl-C
 # KUBERNETES=1.35.4 selects a version for `cluster` and `test-cluster`, instead of the newest. The first run builds it.
 ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
 
-cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the floor's controller
+cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the controllers
 	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(if $(CONTROLLER),--controller) $(POLICIES)
 
 # The tests of other targets.
