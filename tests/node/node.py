@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.controlplane.harness.api import Api, accepted, pods_in
 from tests.node.programs import CGROUPS
+from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, reserve_control_plane
 from webhook.rehearse.controlplane.servers import NO_SERVICE_ACCOUNTS
 
@@ -47,10 +48,14 @@ class Node:
     api: Api
     log: Path
 
-    def run(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Create a Pod, and add the node and the image to its spec. A finalizer keeps its last status."""
-        metadata = {"name": name, "finalizers": ["test.spotgate.dev/observed"]}
-        mounts = [{"name": "log", "mountPath": "/log"}]
+    def run(self, name: str, spec: Mapping[str, Any], on_reclaim: str = "") -> None:
+        """Create a Pod, and add the node and the image to its spec. A finalizer keeps its last status.
+
+        ``on_reclaim`` is the value of this label. The Pod has the file of a reclaim notice.
+        """
+        metadata = {"name": name, "labels": {ON_RECLAIM: on_reclaim}, "finalizers": ["test.spotgate.dev/observed"]}
+        mounts = [{"name": "log", "mountPath": "/log"}, {"name": VOLUME, "mountPath": DIRECTORY, "readOnly": True}]
+        annotation = {"path": FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{RECLAIM_AT}']"}}
         common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": mounts}
         placed: dict[str, Any] = {
             kind: [{**common, **container} for container in spec.get(kind, ())]
@@ -60,7 +65,10 @@ class Node:
             "nodeName": "node",
             "hostNetwork": True,
             "os": {"name": "linux"},  # `stopSignal` requires it
-            "volumes": [{"name": "log", "hostPath": {"path": str(self.log)}}],
+            "volumes": [
+                {"name": "log", "hostPath": {"path": str(self.log)}},
+                {"name": VOLUME, "downwardAPI": {"items": [annotation]}},
+            ],
         }
         accepted(self.api.create(PODS, {"metadata": metadata, "spec": {**spec, **placed}}))
 

@@ -19,7 +19,7 @@ from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod, PodSpec
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import ENGINE, Finding, Outcome
-from webhook.rules.concern import concern_of
+from webhook.rules.concern import Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
     from webhook.inputs.objects import Manifest
-    from webhook.rules.concern import Keys
 
 _LIKENESS: Final = 0.75
 """The similarity from which a group is a typo: ``karpenter.io`` is one; another project's group isn't."""
@@ -86,7 +85,7 @@ class ResourceKinds:
             policy=ENGINE,
             id="object/replaced-kind",
             outcome=Outcome.WARN,
-            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not evaluated",
+            reason=f"{manifest.kind} is not evaluated: {reader.kind} replaced it in {year}",
             field="kind",
             fix=f"write it as a {reader.kind} of {reader.group}/{reader.versions[0]}",
         )
@@ -110,8 +109,9 @@ class ResourceKinds:
                 outcome=Outcome.AUDIT,
                 reason=f"not evaluated: no CapacityProvider reads {manifest.kind} of {manifest.group}",
                 field="apiVersion",
-                fix=f"if they are node pools of this cluster, write {' or '.join(self.pools(manifest.kind))}, "
-                "or describe them in a CapacityProvider",
+                fix=f"if it is a node pool of this cluster, set `apiVersion` to "
+                f"{' or '.join(self.pools(manifest.kind))}, "
+                "or describe the kind in a CapacityProvider",
             )
             yield manifest, finding
 
@@ -156,7 +156,7 @@ class UnknownTemplates:
             reason=f"evaluated only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
             field=field_path(path),
             detail="It looks like a pod template, and contains a key that policies read.",
-            fix="if these are Pods, add the kind to the policies:\n"
+            fix="if it is a pod template, add this to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"
             f"metadata: {{name: {plural}}}\n"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target
 
 if TYPE_CHECKING:
-    from webhook.capacity.placement.target import Target
     from webhook.rules.subject import Subject
 
 NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
@@ -29,4 +28,4 @@ def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
         return f"select a {target.chosen[0].kind} without spot nodes"
     if target.own and target.own == target.field:
         return f"remove its choice of spot, `{target.own}`"
-    return f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
+    return f"label {pod_noun(subject)} with `{CAPACITY_LABEL}: {ON_DEMAND}`"

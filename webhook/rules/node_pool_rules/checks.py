@@ -12,13 +12,12 @@ import msgspec
 
 from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Outcome, Trace, Violation
 from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.model.decision import Trace
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
 
 _SHOWN: Final = 60
@@ -148,8 +147,8 @@ class Check(msgspec.Struct, frozen=True):
                 id="check-failed",
                 reason=f"can't evaluate a check of {changed[0].text}: {problem}",
                 field=problem.partition(" ")[0],
-                detail=f"`{on_one_line(spec.when.text)}` fails on the object.",
-                fix="give the field the type that its schema has, or correct the check",
+                detail=f"`{on_one_line(spec.when.text)}` can't be evaluated on this object.",
+                fix="give the field a value of the type in its schema, or correct the check",
                 outcome=outcome,
                 unknown=True,
             )

@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.text import listed
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import (
-    CAPACITIES,
-    CAPACITY_LABEL,
-    NODE_POOL_ANNOTATION,
-    ON_DEMAND,
-    NotTargeting,
-    own_choice,
-    own_field,
-)
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
+from webhook.capacity.placement.supply import Supply, supply_of
+from webhook.capacity.placement.target import CAPACITIES, CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target, own_choice
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
-from webhook.kube.pod import Requirement
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.wording import NOT_MUTATED, pod_noun
@@ -27,11 +19,9 @@ from webhook.rules.wording import NOT_MUTATED, pod_noun
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Toleration
+    from webhook.kube.pod import Requirement, Toleration
     from webhook.rules.subject import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
@@ -64,20 +54,20 @@ def not_targeting(
     subject: Subject, target: NotTargeting, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[Violation]:
     """Yield the violations of a Pod that doesn't target spot, although its author may intend it to."""
-    pod = subject.pod
+    pod, constraints = subject.pod, PodConstraints.of(subject.pod)
     if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
         pool = target.chosen[0]
         yield warning(
             id="on-demand-and-spot",
             reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
-            field=own_field(pod),
+            field=constraints.field,
             detail="The label has no effect on where the Pod runs: the selected pool may place it on spot nodes.",
             fix=f"select a {pool.kind} without spot nodes, or remove the label",
         )
     if target.untouchable:
         return
     if target.unknown:
-        yield pools_unknown(own_field(pod), view)
+        yield pools_unknown(constraints.field, view)
         return
     own_label = pod.labels.get(CAPACITY_LABEL)
     namespace_labels = view.namespaces.get(subject.request.namespace) or {}
@@ -88,11 +78,11 @@ def not_targeting(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if own_label is None else _LABEL,
-            detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
+            detail=f"The label has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
             fix="set one of the known values, or remove the label",
         )
     if own_label == ON_DEMAND:
-        own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
+        own = own_choice(constraints, supply_of(view, providers))
         if not isinstance(own, NotTargeting):
             yield warning(
                 id="on-demand-and-spot",
@@ -102,8 +92,8 @@ def not_targeting(
                 "tainted, the Pod stays pending.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
-    elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
-        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply_of(view, providers))
+    elif constraints.named is not None and view.pools is not None:
+        yield from no_such_spot_pool(constraints.named, view, supply_of(view, providers))
 
 
 def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
@@ -114,7 +104,8 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         id="bound-by-hand",
         reason="spec.nodeName binds the Pod to a node",
         field="spec.nodeName",
-        detail="The Pod bypasses the scheduler, and spotgate injects nothing. On a spot node, a reclaim kills it.",
+        detail="The Pod bypasses the scheduler, and spotgate injects nothing. If the node is spot, a reclaim "
+        "kills the Pod.",
         fix="remove spec.nodeName; to choose a node, use `kubernetes.io/hostname` in a nodeSelector",
     )
 
@@ -136,9 +127,10 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         titles = (provider.title for provider in unseen)
         yield warning(
             id="pool-unseen",
-            reason=f"can't tell whether `{shown}` is spot: {listed(titles)} shows no pools here{hint}",
+            reason=f"can't tell whether `{shown}` is spot: the cluster has no objects for node pools of "
+            f"{listed(titles)}{hint}",
             field=_ANNOTATION,
-            detail=f"The cluster has no object for these pools, and no Node of a pool with this name. {UNCHANGED}",
+            detail=f"The cluster has no Node of a pool with this name. {UNCHANGED}",
             fix=f"name a pool with Nodes, or use label `{CAPACITY_LABEL}: spot`{selector} instead",
         )
         return
@@ -183,13 +175,13 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
     where = dict.fromkeys(str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes)
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
-    annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
+    annotate = f", or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return warning(
         id="no-common-label",
-        reason="the Pod targets spot, and no label distinguishes its spot pools from other pools",
+        reason="the Pod targets spot, and no label distinguishes the spot pools that can run it from other pools",
         field=target.field,
-        detail=f"It can run on {listed(where)}. {UNCHANGED}",
-        fix=f"give the nodes of these pools, and no others, a common label{annotate}",
+        detail=f"The Pod can run on {listed(where)}. {UNCHANGED}",
+        fix=f"give a common label to the nodes of only these pools{annotate}",
     )
 
 
@@ -201,7 +193,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
         reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         field=f"{REQUIRED}.nodeSelectorTerms",
         detail=f"Pools of {titles} have no common label: each term becomes several; at most {most} can. {UNCHANGED}",
-        fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+        fix=f"write fewer terms, or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 
@@ -223,15 +215,9 @@ def not_placed(plan: PlacementPlan) -> Violation:
 
 def node_label(alternatives: Sequence[Sequence[Requirement]]) -> tuple[str, str] | None:
     """Return the equivalent nodeSelector entry, or None if no single entry is equivalent."""
-    match alternatives:
-        case [[Requirement(key=key, operator="In", values=[value])]]:
-            return key, value
-        case _:
-            return None
+    return alternatives[0][0].label if len(alternatives) == 1 == len(alternatives[0]) else None
 
 
 def _demand(requirements: Sequence[Requirement]) -> str:
     """Format requirements as text. A requirement of one value looks like a nodeSelector entry."""
-    labels = (node_label([[requirement]]) for requirement in requirements)
-    texts = (": ".join(label) if label else describe(item) for label, item in zip(labels, requirements, strict=True))
-    return f"`{', '.join(texts)}`"
+    return f"`{', '.join(': '.join(need.label) if need.label else describe(need) for need in requirements)}`"
