@@ -34,7 +34,7 @@ _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
 
 _FINDING_LABELS: Final = ("policy", "id", "resource_namespace")
 _COUNTERS: Final = {
-    "decisions": ("Answered reviews.", "phase", "outcome", "resource", "caller"),
+    "decisions": ("Decisions on reviews. One call can decide both phases.", "phase", "outcome", "resource", "caller"),
     "findings": ("Findings of policies.", *_FINDING_LABELS, "outcome"),
     "would_deny": ("Findings that would deny in mode `deny`.", *_FINDING_LABELS),
     "unknown": ("Findings because of unknown facts.",),
