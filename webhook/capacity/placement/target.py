@@ -49,7 +49,7 @@ CAPACITIES: Final = (SPOT, SPOT_PREFERRED, ON_DEMAND)
 
 NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
-KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
+KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations", "reclaim-notice")
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
 _LISTENER: Final = "AutoscalingListener"
