@@ -18,8 +18,8 @@ from examples.run import EXAMPLES, HERE, requests_of
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.engine.engine import decide_on
 from webhook.engine.response import respond
+from webhook.inputs.state import FileState
 from webhook.model.review import decode_review
-from webhook.offline.manifests.state import FileState
 from webhook.registration.configurations import configurations
 from webhook.rules.context import Context, Phase, utc_now
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from webhook.server.log import configure_logging, log
+from webhook.runtime.log import configure_logging, log
 
 
 async def serve(certificate: Path, key: Path, bodies: dict[str, bytes]) -> None:

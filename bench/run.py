@@ -20,7 +20,7 @@ from bench.decisions import example_cases, flatness, latency, pod_cases
 from bench.hostile import attacks, hostile
 from bench.serving import serving
 from webhook.engine.bundle import load_bundle
-from webhook.offline.manifests.state import FileState
+from webhook.inputs.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

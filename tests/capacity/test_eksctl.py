@@ -13,9 +13,9 @@ from webhook.capacity.placement.selector import select
 from webhook.capacity.placement.supply import supply_of
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Pool
+from webhook.inputs.objects import read_manifests
+from webhook.inputs.state import ListedPool, list_problems, view_of, with_listed_pools
 from webhook.kube.pod import Requirement
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import ListedPool, list_problems, view_of, with_listed_pools
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from webhook.capacity.providers.pool import CapacityType, Gpu
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
 from webhook.cluster.view import NodeFacts, NodeTally, node_facts, view_of_nodes, with_pools
-from webhook.offline.manifests.state import FileState, StateErrors
+from webhook.inputs.state import FileState, StateErrors
 
 if TYPE_CHECKING:
     from pathlib import Path

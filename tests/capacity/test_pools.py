@@ -17,8 +17,8 @@ from tests.builders import BUNDLE
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.documents import Document
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.manifests.state import view_of
+from webhook.inputs.objects import Manifest
+from webhook.inputs.state import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

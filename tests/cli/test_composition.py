@@ -10,7 +10,8 @@ import pytest
 from tests.cli.conftest import SPOT_POD, SPOT_POOL
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
-from webhook.server.serve import Address, ServeOptions, build_snapshot
+from webhook.runtime.address import Address
+from webhook.server.serve import ServeOptions, build_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from tests.builders import BUNDLE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import view_of
-from webhook.server.log import configure_logging
+from webhook.inputs.objects import read_manifests
+from webhook.inputs.state import view_of
+from webhook.runtime.log import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

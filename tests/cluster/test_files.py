@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from webhook.capacity.providers.pool import CapacityType
 from webhook.engine.bundle import load_bundle
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import FileState, StateErrors, view_of
+from webhook.inputs.objects import read_manifests
+from webhook.inputs.state import FileState, StateErrors, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
-from webhook.server.log import configure_logging
+from webhook.runtime.log import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.offline.manifests.objects import Manifest, Manifests, read_manifests
+from webhook.inputs.objects import Manifest, Manifests, read_manifests
 
 if TYPE_CHECKING:
     from pathlib import Path

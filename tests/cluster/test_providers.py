@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.builders import BUNDLE
-from webhook.offline.manifests.state import FileState
+from webhook.inputs.state import FileState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRec
 
 from webhook.controller import election
 from webhook.controller.election import Lock
-from webhook.server.log import configure_logging
+from webhook.runtime.log import configure_logging
 
 
 @pytest.fixture(autouse=True)

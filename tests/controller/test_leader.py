@@ -18,7 +18,7 @@ from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import FloorPod, read_pod
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.server.log import configure_logging
+from webhook.runtime.log import configure_logging
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,11 +16,11 @@ from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
 from webhook.engine.enforcement import BUILT_IN_CONTROLLERS
 from webhook.engine.engine import decide
+from webhook.inputs.objects import Manifest
+from webhook.judging.judge import Judge
+from webhook.judging.kinds import ResourceKinds
 from webhook.kube.defaults import default_workload
 from webhook.model.review import UserInfo, decode_review
-from webhook.offline.judge import Judge
-from webhook.offline.kinds import ResourceKinds
-from webhook.offline.manifests.objects import Manifest
 from webhook.rules.context import Context, Phase
 
 JSON = dict[str, Any]

@@ -18,9 +18,9 @@ from webhook.base import bounds
 from webhook.capacity.placement import target as targeting
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
+from webhook.inputs.state import FileState
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.model.review import decode_review
-from webhook.offline.manifests.state import FileState
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.node_pool_rules.budgets import BUDGETS_AT_MOST
 

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from webhook.commands.fix.edits import patch_file
-from webhook.offline.options import SHIPPED_WORD, JudgingOptions, policies_path
-from webhook.offline.session import judge
+from webhook.inputs.options import JudgingOptions
+from webhook.inputs.policies import SHIPPED_WORD, policies_path
+from webhook.judging.session import judge
 from webhook.rules.context import ASSUMED_VERSION
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark.structures import ParameterSet
 
-    from webhook.offline.session import Judgements
+    from webhook.judging.session import Judgements
 
 JSON = dict[str, Any]
 

@@ -28,11 +28,11 @@ from webhook.commands import main
 from webhook.engine.bundle import SHIPPED, policy_kinds
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
+from webhook.inputs import policies
+from webhook.inputs.state import FileState
 from webhook.model.review import MalformedObjectError, decode_object, decode_review
-from webhook.offline import options
-from webhook.offline.manifests.state import FileState
 from webhook.rules.context import Context, Phase
-from webhook.server.recording import encode_line
+from webhook.runtime.recording import encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,13 +140,13 @@ TARGETS: Final = {
 def load_once() -> None:
     """Load the shipped policies once for all commands of this process."""
     cache_shipped_documents()
-    load: Callable[..., Bundle] = vars(options)["load_bundle"]
+    load: Callable[..., Bundle] = vars(policies)["load_bundle"]
     shipped = cache(load)
 
     def load_bundle(paths: Sequence[Path] = (), **of: str) -> Bundle:
         return shipped(**of) if all(path == SHIPPED for path in paths) else load(paths, **of)
 
-    vars(options)["load_bundle"] = load_bundle
+    vars(policies)["load_bundle"] = load_bundle
 
 
 def run(target: Target, data: bytes, folder: Path) -> None:

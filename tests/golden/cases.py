@@ -18,7 +18,7 @@ import orjson
 import yaml
 
 from tests.builders import BUNDLE
-from webhook.offline.manifests.state import FileState
+from webhook.inputs.state import FileState
 from webhook.rules.context import NOTHING_KNOWN, Phase
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ import webhook
 from webhook.commands import main
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.registration.configurations import configurations
-from webhook.server.rehearsals import KEY
-from webhook.server.serve import Address, ServeOptions, build_snapshot
+from webhook.runtime.address import Address
+from webhook.runtime.rehearsals import KEY
+from webhook.server.serve import ServeOptions, build_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.commands import main
 from webhook.engine.bundle import OWN_NAMESPACE, load_bundle
 from webhook.rehearse.inputs.resources import KINDS
-from webhook.server.limits import LIMITS
+from webhook.runtime.limits import LIMITS
 
 if TYPE_CHECKING:
     import pytest

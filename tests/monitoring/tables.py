@@ -22,18 +22,18 @@ from webhook.model.review import decode_review
 from webhook.policy.common import ExemptSpec
 from webhook.policy.match import Exemption
 from webhook.rules.context import Phase
-from webhook.server.app import Snapshot
+from webhook.runtime.limits import LIMITS
+from webhook.runtime.reload import Reload, Reloader
+from webhook.runtime.snapshot import Snapshot
 from webhook.server.lifecycle import Replica
-from webhook.server.limits import LIMITS
-from webhook.server.ops import OpsPort
-from webhook.server.reload import Reload, Reloader
-from webhook.server.tls import ServingCertificate
+from webhook.server.ops.port import OpsPort
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from webhook.server.follow import LiveCluster
-    from webhook.server.self_managed import SelfManaged
+    from webhook.server.tls.self_managed import SelfManaged
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "manifests" / "monitoring" / "rules.yaml"

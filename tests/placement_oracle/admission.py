@@ -10,8 +10,8 @@ import msgspec
 
 from tests.builders import BUNDLE, decided, defaulted, review
 from webhook.documents import Document
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.manifests.state import view_of
+from webhook.inputs.objects import Manifest
+from webhook.inputs.state import view_of
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:

@@ -43,10 +43,10 @@ from webhook.capacity.view import ClusterView
 from webhook.documents import Document
 from webhook.engine.bundle import Bundle, load_bundle
 from webhook.engine.engine import decide
+from webhook.inputs.objects import Manifest
+from webhook.inputs.state import view_of
 from webhook.kube.resources import plural_of
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.manifests.state import view_of
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Known, Process, Served, bundle_of, write_policy
 from tests.server.recording import Recording
-from webhook.server.app import Snapshot
-from webhook.server.recorder import prepare_folder
-from webhook.server.reload import Reloader
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
+from webhook.server.http.recorder import prepare_folder
 from webhook.server.serve import ServeOptions
-from webhook.server.tls import ServingCertificate
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterState
     from webhook.engine.bundle import Bundle
-    from webhook.server.limits import Limits
+    from webhook.runtime.limits import Limits
 
     Start: TypeAlias = Callable[..., Served]
     Spawn: TypeAlias = Callable[..., Process]

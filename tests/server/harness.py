@@ -32,11 +32,11 @@ from webhook.policy.common import MatchSpec, PolicySpec
 from webhook.policy.match import Matcher, ResourceRule
 from webhook.rules.context import utc_now
 from webhook.rules.protocol import PolicyKind
+from webhook.runtime.address import Address
+from webhook.runtime.limits import Limits
+from webhook.runtime.log import configure_logging
 from webhook.server.lifecycle import Replica, Stop
-from webhook.server.limits import Limits
-from webhook.server.log import configure_logging
-from webhook.server.ops import OpsPort
-from webhook.server.serve import Address, ServeOptions
+from webhook.server.ops.port import OpsPort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
-    from webhook.server.reload import Reloader
-    from webhook.server.tls import ServingCertificate
+    from webhook.runtime.reload import Reloader
+    from webhook.server.serve import ServeOptions
+    from webhook.server.tls.serving import ServingCertificate
 
     Judge: TypeAlias = Callable[[Subject, Context], Iterable[Violation]]
     Headers: TypeAlias = dict[str, str]
@@ -297,8 +298,9 @@ class Process(Client):
     def __init__(self, options: ServeOptions, log: Path, *, ready: bool = True) -> None:
         code = f"""
 from pathlib import PosixPath
-from webhook.server.limits import Limits
-from webhook.server.serve import Address, ServeOptions, serve
+from webhook.runtime.address import Address
+from webhook.runtime.limits import Limits
+from webhook.server.serve import ServeOptions, serve
 raise SystemExit(serve({options!r}))"""
         self._log = log
         with log.open("wb") as output:

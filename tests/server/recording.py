@@ -15,10 +15,10 @@ from webhook.engine.response import respond
 from webhook.model.decision import Violation
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase, utc_now
-from webhook.server.limits import LIMITS
-from webhook.server.log import configure_logging
-from webhook.server.metrics import Metrics
-from webhook.server.recorder import Recorder
+from webhook.runtime.limits import LIMITS
+from webhook.runtime.log import configure_logging
+from webhook.server.http.metrics import Metrics
+from webhook.server.http.recorder import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.server.harness import Judge
     from webhook.rules.subject import Subject
-    from webhook.server.limits import Limits
+    from webhook.runtime.limits import Limits
 
 CONTEXT = Context(phase=Phase.VALIDATE, now=utc_now(), view=Known().view())
 

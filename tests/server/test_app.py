@@ -13,7 +13,7 @@ import pytest
 from tests.server.harness import FRESH, Known, Slow, bundle_of, eventually, review
 from webhook.model.decision import Violation
 from webhook.model.review import Request
-from webhook.server.app import Snapshot
+from webhook.runtime.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,7 +224,7 @@ def test_I7_R1_another_bug_is_http_500_with_the_uid_and_the_next_is_answered(
 ) -> None:
     served = start()
     connection = served.connection()
-    monkeypatch.setattr("webhook.server.app.decide_on", lambda *_: int("hunter2"))
+    monkeypatch.setattr("webhook.server.http.app.decide_on", lambda *_: int("hunter2"))
     answer = served.post(over=connection)
     assert answer.status == 500
     assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -292,7 +292,7 @@ def test_rejections_are_logged_once_a_second_per_reason_with_a_count(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("webhook.server.log.perf_counter", lambda: now)
+    monkeypatch.setattr("webhook.runtime.log.perf_counter", lambda: now)
     served = start()
     for _ in range(5):
         served.post(b"{")

@@ -32,9 +32,10 @@ from tests.server.harness import (
     write_policy,
 )
 from webhook.rules.context import utc_now
-from webhook.server.request_reader import names_in
-from webhook.server.serve import Address, ServeOptions, serve
-from webhook.server.tls import ServingCertificate
+from webhook.runtime.address import Address
+from webhook.server.http.request_reader import names_in
+from webhook.server.serve import ServeOptions, serve
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

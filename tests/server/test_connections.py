@@ -18,11 +18,11 @@ import pytest
 import uvloop
 
 from tests.server.harness import PAIR, PATIENCE, SHORT, eventually, review
-from webhook.server.connections import Acceptor
-from webhook.server.limits import LIMITS
-from webhook.server.metrics import Metrics
-from webhook.server.peers import Peers
-from webhook.server.tls import ServingCertificate
+from webhook.runtime.limits import LIMITS
+from webhook.server.http.connections import Acceptor
+from webhook.server.http.metrics import Metrics
+from webhook.server.http.peers import Peers
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,12 @@ from tests.answers import Answer, Silence
 from tests.server.harness import LOOPBACK, PAIR, SHORT, Client, Known, bundle_of
 from webhook.cluster.api import Api, ApiError
 from webhook.kube.references import KINDS
-from webhook.server.app import Snapshot
+from webhook.runtime.log import configure_logging
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
 from webhook.server.follow import LiveCluster
 from webhook.server.lifecycle import Replica, Stop
-from webhook.server.log import configure_logging
-from webhook.server.reload import Reloader
-from webhook.server.tls import ServingCertificate
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,9 +18,9 @@ from webhook.capacity.view import ClusterView, FixedState
 from webhook.model.decision import Decision, Finding, Outcome, Violation
 from webhook.model.review import decode_review
 from webhook.rules.context import Phase
-from webhook.server import ops
-from webhook.server.app import OF_ANY_KIND
-from webhook.server.metrics import Metrics
+from webhook.server.http.app import OF_ANY_KIND
+from webhook.server.http.metrics import Metrics
+from webhook.server.ops import port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -126,7 +126,7 @@ def test_the_page_allows_only_its_own_style(start: Start) -> None:
 
 
 def test_the_page_is_cached_briefly(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops, "_PAGE_SECONDS", 3600)
+    monkeypatch.setattr(port, "_PAGE_SECONDS", 3600)
     served = start(bundle_of(deny))
     first = served.ops("/").body
     served.post()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.harness import FRESH, SHORT, Slow, bundle_of, eventually, review
 from tests.server.test_connections import HEAD, LONG, is_cut
-from webhook.server.peers import Peer, Peers
+from webhook.server.http.peers import Peer, Peers
 
 if TYPE_CHECKING:
     from tests.server.conftest import Start

@@ -13,8 +13,8 @@ import pytest
 
 from tests.server.harness import PATIENCE, SHORT, labelled, review
 from tests.server.recording import Recording, of
-from webhook.server.limits import LIMITS
-from webhook.server.recorder import prepare_folder
+from webhook.runtime.limits import LIMITS
+from webhook.server.http.recorder import prepare_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_no_partial_line_and_is_logged_once(tmp_path: Path, m
     def sometimes(descriptor: int, data: bytes) -> int:
         return write(descriptor, data[:10] if full.is_set() else data)
 
-    monkeypatch.setattr("webhook.server.recorder.os.write", sometimes)
+    monkeypatch.setattr("webhook.server.http.recorder.os.write", sometimes)
     (tmp_path / "recorded").mkdir()
     recording = Recording(tmp_path / "recorded")
     recording.recorder.start()

@@ -19,7 +19,7 @@ from webhook.kube.references import Reference, key_of
 from webhook.model.decision import Outcome, Violation
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase
-from webhook.server.recording import REDACTED, decode_notes, encode_line
+from webhook.runtime.recording import REDACTED, decode_notes, encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

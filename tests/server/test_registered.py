@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.doctor.recorded import NAMESPACE, Answer, RecordedApi, recorded
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.server.log import configure_logging
+from webhook.runtime.log import configure_logging
 from webhook.server.registered import Registered
 
 if TYPE_CHECKING:

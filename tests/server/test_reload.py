@@ -14,8 +14,8 @@ import pytest
 
 from tests.server.harness import LOOPBACK, SHORT, Known, bundle_of, eventually, labelled, put, write_policy
 from webhook.policy.errors import PolicyErrors
-from webhook.server.app import Snapshot
-from webhook.server.reload import Reloader
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
 from webhook.server.serve import ServeOptions, build_snapshot, serve
 
 if TYPE_CHECKING:

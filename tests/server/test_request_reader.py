@@ -4,7 +4,7 @@ import pytest
 
 from webhook.base.text import go_duration
 from webhook.rules.context import Phase
-from webhook.server.request_reader import RequestTarget, parse_target
+from webhook.server.http.request_reader import RequestTarget, parse_target
 
 
 @pytest.mark.parametrize(

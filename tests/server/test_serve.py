@@ -24,7 +24,8 @@ from tests.server.harness import LOOPBACK, PAIR, PATIENCE, SHORT, eventually, re
 from webhook import __version__
 from webhook.commands.serve.command import configure
 from webhook.rules.context import utc_now
-from webhook.server.serve import Address, ServeOptions, serve
+from webhook.runtime.address import Address
+from webhook.server.serve import ServeOptions, serve
 
 if TYPE_CHECKING:
     from tests.server.conftest import Spawn

@@ -20,8 +20,8 @@ from tests.certs.volume import mount
 from tests.server.harness import AUTHORITY, PAIR, PATIENCE, eventually
 from webhook.cluster.api import ApiError
 from webhook.rules.context import utc_now
-from webhook.server.log import configure_logging
-from webhook.server.tls import ServingCertificate
+from webhook.runtime.log import configure_logging
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -104,3 +104,14 @@ class FixedState:
     async def fresh(self) -> ClusterView:
         """Return the same view."""
         return self._view
+
+
+def spot_nodes(view: ClusterView) -> dict[str, tuple[str, Pool | None]]:
+    """Return the provider and the node pool of each spot Node: a Node with a spot label or in a spot pool.
+
+    The pool is None if it isn't declared.
+    """
+    listed = (*view.node_groups, *(view.pools or ()))
+    pools = {(pool.provider, pool.pool_name): pool for pool in listed if not pool.elsewhere and pool.pool_name}
+    nodes = ((name, kind, pools.get((kind.provider, kind.pool))) for name, kind in view.nodes.items())
+    return {name: (kind.provider, pool) for name, kind, pool in nodes if kind.spot or (pool is not None and pool.spot)}

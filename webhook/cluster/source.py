@@ -187,6 +187,10 @@ class ObjectPage(msgspec.Struct):
         return self.listed or []
 
 
+PAGE_SECONDS: Final = 30.0
+"""The timeout of a response in seconds. A page of 500 Pods is several MB, and an overloaded API server is slow."""
+
+
 async def pages(
     fetch: Callable[[str], Awaitable[bytes]], path: str, query: Mapping[str, str] | None = None, *, renew: bool = False
 ) -> AsyncIterator[ObjectPage]:

@@ -26,11 +26,11 @@ from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.kube.selectors import holds
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN
-from webhook.server.app import Snapshot
-from webhook.server.limits import LIMITS
-from webhook.server.log import configure_logging, flush_log, log
-from webhook.server.ops import serve_registry
-from webhook.server.reload import Reloader
+from webhook.runtime.limits import LIMITS
+from webhook.runtime.log import configure_logging, flush_log, log
+from webhook.runtime.ops import serve_registry
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from webhook.controller.election import Lock
     from webhook.engine.bundle import Bundle
     from webhook.kube.pod import Requirement
-    from webhook.server.serve import Address
+    from webhook.runtime.address import Address
 
 _PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
 """Gated Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from collections.abc import Callable, Iterable
 
-    from webhook.offline.report import Report
+    from webhook.report.report import Report
 
 FORMATS: Final = tuple(module.name for module in pkgutil.iter_modules(__path__))
 

@@ -19,8 +19,8 @@ from webhook.policy.errors import condensed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.offline.report import Report, Result
     from webhook.policy.errors import Problem
+    from webhook.report.report import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}
 _SHOWN_AT_MOST: Final = 10

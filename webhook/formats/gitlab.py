@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import as_json
 from webhook.formats import Format
-from webhook.offline.report import fingerprints
 from webhook.policy.errors import condensed
+from webhook.report.report import fingerprints
 
 if TYPE_CHECKING:
-    from webhook.offline.report import Report, Result
     from webhook.policy.errors import Problem
+    from webhook.report.report import Report, Result
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 

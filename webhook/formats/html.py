@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from webhook.base.terminal import counted
 from webhook.engine.bundle import policy_kinds
 from webhook.formats import Format
-from webhook.offline.additions import as_field
-from webhook.offline.report import NO_NAME, alike, entry_of, title_of
 from webhook.pages import page
 from webhook.reclaim import svg
+from webhook.report.additions import as_field
+from webhook.report.report import NO_NAME, alike, entry_of, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from webhook.offline.report import ObjectReport, Report, Result
+    from webhook.report.report import ObjectReport, Report, Result
 
     Found = tuple[ObjectReport, Result]
 

@@ -8,10 +8,10 @@ import msgspec
 
 from webhook.base.terminal import as_json
 from webhook.formats import Format
-from webhook.offline.report import problem_members
+from webhook.report.report import problem_members
 
 if TYPE_CHECKING:
-    from webhook.offline.report import Report, Result
+    from webhook.report.report import Report, Result
 
 _OF_OBJECTS: Final = ("file", "line", "kind", "namespace", "name", "patch")
 

@@ -16,14 +16,14 @@ from webhook.base import terminal
 from webhook.base.terminal import counted, plain
 from webhook.base.text import printable
 from webhook.formats import Format
-from webhook.offline.report import alike, entry_of, named, title_of
 from webhook.policy.errors import problem_lines
+from webhook.report.report import alike, entry_of, named, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 
     from webhook.base.terminal import Line
-    from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
+    from webhook.report.report import ObjectReport, ReclaimRisk, Report, Result
 
 T = TypeVar("T")
 

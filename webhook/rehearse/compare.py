@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
-from webhook.offline.git import base_of
+from webhook.inputs.git import base_of
 from webhook.rehearse.result import Figure, FigureChange, RehearsalComparison, WorkloadResult
 
 if TYPE_CHECKING:

@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import re
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 from pydantic.alias_generators import to_camel
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting
 from webhook.capacity.view import Needs
 from webhook.model.decision import Outcome
-from webhook.model.review import OPERATIONS
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
-from webhook.policy.match import ResourceRule, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.edit import PodEditor
     from webhook.kube.templates import Workload
     from webhook.model.decision import Violation
-    from webhook.policy.common import MatchSpec, PolicySpec
+    from webhook.policy.common import PolicySpec
+    from webhook.policy.match import ResourceRule
     from webhook.rules.context import Context
     from webhook.rules.spec_warnings import SpecWarning
     from webhook.rules.subject import Subject
 
 NO_NEEDS: Final = Needs()
 
-NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
-"""The possible reasons why a planned change of a Pod is missing."""
-
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-def pod_noun(subject: Subject) -> str:
-    """Return the name of the object with the Pod's labels and annotations in the manifest."""
-    return "the pod template" if subject.template else "the Pod"
-
-
-def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
-    """Return how to run the Pod on demand, as an instruction. A label doesn't override the Pod's other choices of spot.
-
-    spotgate may have injected a selector because of the label. If the user wrote the selector, changing the label leads
-    to the finding `on-demand-and-spot`.
-    """
-    if isinstance(target, NotTargeting):
-        return f"select a {target.chosen[0].kind} without spot nodes"
-    if target.own and target.own == target.field:
-        return f"remove its choice of spot, `{target.own}`"
-    return f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
 
 
 @runtime_checkable
@@ -122,31 +97,6 @@ class Facts(msgspec.Struct, frozen=True):
         ]
         if mistakes:
             raise SpecErrors(mistakes)
-
-
-def expect_judged(match: MatchSpec, rules: Sequence[ResourceRule], what: str) -> None:
-    """Raise SpecErrors if ``match`` names a resource or an operation that the policy kind doesn't evaluate.
-
-    ``rules`` lists all resources that the kind evaluates, without wildcards; ``what`` is a phrase for them.
-    """
-    known = [(of, rule.operations) for rule in rules for of in product(rule.api_groups, rule.resources)]
-    mistakes: list[SpecError] = []
-    for number, rule in enumerate(match.resource_rules or ()):
-        for place, path in enumerate(rule.resources):
-            written = ResourceRule(api_groups=rule.api_groups, resources=(path,), operations=())
-            named = " or ".join(f"{path} of {group or 'the core group'}" for group in rule.api_groups)
-            possible = {word for of, operations in known if is_named(written, *of) for word in operations}
-            if not possible:
-                hint = did_you_mean(named, [f"{resource} of {group}" for (group, resource), _ in known])
-                text = f"this kind doesn't evaluate {named}{hint}; it evaluates {what}"
-            elif possible.isdisjoint(rule.operations) and "*" not in rule.operations:
-                allowed = ", ".join(word for word in OPERATIONS if word in possible)
-                text = f"this kind evaluates {named} only on {allowed}"
-            else:
-                continue
-            mistakes.append(SpecError(("match", "resourceRules", number, "resources", place), text))
-    if mistakes:
-        raise SpecErrors(mistakes)
 
 
 class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):

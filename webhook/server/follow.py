@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from webhook.cluster.api import Api
-    from webhook.server.app import Snapshot
+    from webhook.runtime.snapshot import Snapshot
 
 
 class LiveCluster:

@@ -11,23 +11,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import ca_bundles
-from webhook.server.app import Webhook
-from webhook.server.connections import Acceptor
-from webhook.server.log import log, log_loop_error
-from webhook.server.metrics import Metrics
-from webhook.server.peers import Peers
-from webhook.server.recorder import Recorder
+from webhook.runtime.log import log, log_loop_error
+from webhook.server.http.app import Webhook
+from webhook.server.http.connections import Acceptor
+from webhook.server.http.metrics import Metrics
+from webhook.server.http.peers import Peers
+from webhook.server.http.recorder import Recorder
 
 if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-    from webhook.server.app import Snapshot
+    from webhook.runtime.limits import Limits
+    from webhook.runtime.reload import Reload, Reloader
+    from webhook.runtime.snapshot import Snapshot
     from webhook.server.follow import LiveCluster
-    from webhook.server.limits import Limits
-    from webhook.server.reload import Reload, Reloader
-    from webhook.server.self_managed import SelfManaged
-    from webhook.server.tls import ServingCertificate
+    from webhook.server.tls.self_managed import SelfManaged
+    from webhook.server.tls.serving import ServingCertificate
 
 
 _TIMEOUT: Final = 5.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import CONFIGURATIONS, read_webhooks
-from webhook.server.log import log, log_failure
+from webhook.runtime.log import log, log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ import socket
 import sys
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import uvloop
 
@@ -19,59 +19,28 @@ from webhook.base.exits import CANNOT_JUDGE
 from webhook.capacity.view import ClusterView, FixedState, UnusableCredentialsError
 from webhook.cluster.api import Api
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.offline.manifests.state import FileState, StateErrors
+from webhook.inputs.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import NOTHING_KNOWN, utc_now
-from webhook.server.app import Snapshot
+from webhook.runtime.limits import LIMITS, Limits
+from webhook.runtime.log import configure_logging, flush_log, log
+from webhook.runtime.reload import Reloader
+from webhook.runtime.snapshot import Snapshot
 from webhook.server.follow import LiveCluster
+from webhook.server.http.recorder import prepare_folder
 from webhook.server.lifecycle import Replica, Stop
-from webhook.server.limits import LIMITS, Limits
-from webhook.server.log import configure_logging, flush_log, log
-from webhook.server.ops import OpsPort
-from webhook.server.recorder import prepare_folder
-from webhook.server.reload import Reloader
-from webhook.server.self_managed import SelfManaged
-from webhook.server.tls import ServingCertificate
+from webhook.server.ops.port import OpsPort
+from webhook.server.tls.self_managed import SelfManaged
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from certs.authority import KeyPair
-
-_BACKLOG: Final = 1024
-"""The maximum number of connections that wait to be accepted. Linux also limits it (net.core.somaxconn, 4096)."""
+    from webhook.runtime.address import Address
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster hasn't been read yet.", remedy="try again in a few seconds")
-
-
-class Address(NamedTuple):
-    """An address to listen on. Port 0 selects a free port."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Parse ``host:port``, ``[::]:port`` or ``:port``.
-
-        Raises:
-            ValueError: the text isn't an address.
-        """
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004 - of TCP
-            raise ValueError(f"{text!r} isn't an address to listen on; write host:port, such as 0.0.0.0:8443")
-        return cls(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what an empty host means
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def bind(self) -> socket.socket:
-        """Return a listening socket. Raise OSError if the address can't be bound."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        listener = socket.create_server(self, family=family, backlog=_BACKLOG)
-        listener.settimeout(0)
-        return listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

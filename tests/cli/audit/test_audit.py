@@ -14,19 +14,18 @@ from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.provider import sizers_by_resource
-from webhook.capacity.view import ClusterView
+from webhook.capacity.view import ClusterView, spot_nodes
 from webhook.cluster.discovery import ServedResource
 from webhook.cluster.view import NodeFacts, node_facts, view_of_nodes
 from webhook.commands.audit import run
-from webhook.commands.audit.on_spot import spot_nodes
-from webhook.commands.audit.reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
 from webhook.commands.audit.run import Listed, listed_resources
+from webhook.commands.shared.policy_reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
 from webhook.engine.bundle import load_bundle
 from webhook.formats import table
 from webhook.kube.disruption import GROUP, RESOURCE
 from webhook.kube.references import KINDS
 from webhook.kube.resources import Resource
-from webhook.offline.report import ObjectReport, ReclaimRisk, Report, Result
+from webhook.report.report import ObjectReport, ReclaimRisk, Report, Result
 
 if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle

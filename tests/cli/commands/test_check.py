@@ -12,7 +12,7 @@ import yaml
 
 from tests.cli.conftest import NODE, POD, SPOT_POD
 from webhook.base.field_paths import field_path, parse_field_path
-from webhook.offline import options
+from webhook.inputs import policies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ ENDED = "the exemption ended on {last} (migration); remove it, or extend it\n"
 def test_an_expired_or_soon_expiring_exemption_is_a_warning(
     run: Run, write: Write, monkeypatch: pytest.MonkeyPatch, days: int, says: str
 ) -> None:
-    monkeypatch.setattr(options, "utc_now", lambda: datetime.combine(TODAY, time.max, tzinfo=UTC))
+    monkeypatch.setattr(policies, "utc_now", lambda: datetime.combine(TODAY, time.max, tzinfo=UTC))
     last = TODAY + timedelta(days=days)
     policy = f"""\
 apiVersion: spotgate.dev/v1

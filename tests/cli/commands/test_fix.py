@@ -13,14 +13,14 @@ import pytest
 
 from tests.cli.conftest import ON_DEMAND_POOL, SPOT_POOL
 from webhook.commands.fix import command as fix
-from webhook.offline import session
+from webhook.judging import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
     from tests.cli.conftest import Run
-    from webhook.offline.options import JudgingOptions
+    from webhook.inputs.options import JudgingOptions
 
     Write: TypeAlias = Callable[[str, str | bytes], Path]
 

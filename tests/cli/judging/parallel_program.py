@@ -15,11 +15,11 @@ from itertools import groupby
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import parse_field_path
 from webhook.commands.check import command as check
-from webhook.offline import parallel, session
-from webhook.offline.judge import Judgement
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.options import read_policies
-from webhook.offline.project import judging_options
+from webhook.commands.shared.options import judging_options
+from webhook.inputs.objects import Manifest
+from webhook.inputs.policies import read_policies
+from webhook.judging import parallel, session
+from webhook.judging.judge import Judgement
 
 
 def report(manifest: Manifest, judgement: Judgement) -> str:

@@ -173,7 +173,7 @@ def test_a_bug_outside_the_policies_costs_one_object(
             raise KeyError("hunter2")
         return Decision()
 
-    monkeypatch.setattr("webhook.offline.judge.decide", broken)
+    monkeypatch.setattr("webhook.judging.judge.decide", broken)
     done = run("check", "-o", "json", *files)
     assert (done.code, done.json["summary"]["documents"]) == (2, 4)
     assert "broken.yaml:4:5: can't be judged because of a bug in spotgate; report it: KeyError at " in done.err

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import POD
-from webhook.offline.manifests.broken import names_object
-from webhook.offline.manifests.objects import read_manifest_files
+from webhook.inputs.broken import names_object
+from webhook.inputs.objects import read_manifest_files
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Check, Write
@@ -68,7 +68,7 @@ def test_documents_of_one_file_are_bounded(check: Check, write: Write, text: str
 
 
 def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.offline.manifests.objects.OBJECTS_AT_MOST", 3)
+    monkeypatch.setattr("webhook.inputs.objects.OBJECTS_AT_MOST", 3)
     for number in range(5):
         write(f"d/{number}.yaml", CLEAN_POD)
     done = check("d")
@@ -108,7 +108,7 @@ def test_a_vanished_file_is_an_error_and_the_rest_is_judged(
         gone.unlink()
         read_manifest_files(*arguments)
 
-    monkeypatch.setattr("webhook.offline.inputs.read_manifest_files", late)
+    monkeypatch.setattr("webhook.inputs.manifests.read_manifest_files", late)
     done = check("d")
     assert (done.code, done.err) == (
         2,

@@ -19,11 +19,11 @@ from tests.builders import node_pool
 from webhook.capacity.view import ClusterView
 from webhook.documents import read_documents
 from webhook.engine.bundle import Bundle, load_bundle
+from webhook.inputs.objects import Manifest
+from webhook.inputs.state import view_of
+from webhook.judging.judge import Judge, Judgement
+from webhook.judging.kinds import ResourceKinds, UnknownTemplates
 from webhook.model.review import UserInfo
-from webhook.offline.judge import Judge, Judgement
-from webhook.offline.kinds import ResourceKinds, UnknownTemplates
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.manifests.state import view_of
 from webhook.rules.context import Context, Phase
 
 POOLS: Final = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import POD
-from webhook.offline import live_state
+from webhook.judging import live_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

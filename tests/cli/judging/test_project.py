@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import POD, POLICIES, SPOT_POOL
-from webhook.offline.project import ProjectFile
+from webhook.inputs.project import ProjectFile
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

@@ -17,7 +17,7 @@ from tests.cli.conftest import POD
 from tests.cli.judging.test_rendering import CHART, program
 from tests.cli.test_scenarios import text_of
 from webhook.formats import FORMATS
-from webhook.offline import rendering
+from webhook.inputs import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,8 +107,8 @@ def test_program(check: Check, write: Write, tmp_path: Path, monkeypatch: pytest
     if limit == "SECONDS":
         monkeypatch.setattr(rendering, "SECONDS", 1)
     if limit == "OUTPUT":
-        monkeypatch.setattr("webhook.offline.confined.OUTPUT_AT_MOST", 512 * 1024)
-        monkeypatch.setattr("webhook.offline.confined._LIMITED", 'ulimit -f 1024 && exec "$@"')
+        monkeypatch.setattr("webhook.inputs.confined.OUTPUT_AT_MOST", 512 * 1024)
+        monkeypatch.setattr("webhook.inputs.confined._LIMITED", 'ulimit -f 1024 && exec "$@"')
     write("a/kustomization.yaml", "resources: []")
     done = check("a", write("p.yaml", POD))
     assert (done.code, done.outcomes) == (2, [("labels", "deny")])

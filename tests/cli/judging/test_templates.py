@@ -10,8 +10,8 @@ import yaml
 
 from tests.builders import BUNDLE, merged, node_pool, pod_spec, response, review, workload_at
 from webhook.base.field_paths import parse_field_path
+from webhook.inputs.state import FileState
 from webhook.kube.defaults import default_workload
-from webhook.offline.manifests.state import FileState
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:

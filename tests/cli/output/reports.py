@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import finding_texts
-from webhook.offline.additions import Addition
-from webhook.offline.report import ObjectReport, Report, Result
 from webhook.policy.errors import Problem
+from webhook.report.additions import Addition
+from webhook.report.report import ObjectReport, Report, Result
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -16,7 +16,7 @@ from tests.cli.output.test_output import FINDING, judged
 from webhook.documents import read_documents
 from webhook.formats import github as output_github
 from webhook.formats import policyreport as output_policyreport
-from webhook.offline.report import Report, team_of
+from webhook.report.report import Report, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from webhook.formats import sarif as output_sarif
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from webhook.offline.report import Report
+    from webhook.report.report import Report
 
 
 @pytest.fixture(scope="module")

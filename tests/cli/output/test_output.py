@@ -18,8 +18,8 @@ from tests.cli.test_main import PROGRAM
 from webhook.formats import html as output_html
 from webhook.formats import json as output_json
 from webhook.formats import table as output_table
-from webhook.offline.additions import addition_of
-from webhook.offline.report import ObjectReport, Report, Result
+from webhook.report.additions import addition_of
+from webhook.report.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

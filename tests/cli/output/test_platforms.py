@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import POD, SPOT_POOL
-from webhook.offline.report import repository_paths
+from webhook.report.report import repository_paths
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write

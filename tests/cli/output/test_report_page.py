@@ -16,7 +16,7 @@ from tests.golden import formats
 from webhook.base.text import printable
 from webhook.commands import main
 from webhook.formats import html as output_html
-from webhook.offline.report import ObjectReport, Report, Result
+from webhook.report.report import ObjectReport, Report, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import yaml
 from msgspec import structs
 
 from webhook.engine.bundle import Bundle, load_bundle
-from webhook.offline.manifests.objects import read_manifests
+from webhook.inputs.objects import read_manifests
 from webhook.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.resources import manifest_of
 from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of

@@ -15,7 +15,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module
 from webhook.commands.rehearse.publish import publish, spot_pools
-from webhook.offline.options import options_of
+from webhook.commands.shared.flags import options_of
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.live import without_environment
 from webhook.rehearse.inputs.nodes import read_node

@@ -12,10 +12,10 @@ from tests import builders
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
+from webhook.inputs.state import FileState
 from webhook.model.review import decode_review
-from webhook.offline.manifests.state import FileState
 from webhook.rules.context import Context, Phase, utc_now
-from webhook.server.recording import encode_line
+from webhook.runtime.recording import encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,10 +25,10 @@ from webhook.commands.export.mutating_policy.export import export
 from webhook.documents import Document
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
+from webhook.inputs.objects import Manifest
+from webhook.inputs.state import view_of
 from webhook.model.patch import apply_all
 from webhook.model.review import decode_review
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.manifests.state import view_of
 from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:

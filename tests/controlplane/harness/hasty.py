@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from webhook.server import limits
+from webhook.runtime import limits
 
 limits.LIMITS = limits.Limits(certificate_poll=0.5, certificate_settle=2, policy_poll=0.5, quiet=3)  # type: ignore[misc]
 

@@ -15,7 +15,7 @@ from webhook.cluster.api import Api
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Pace
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.server.log import configure_logging
+from webhook.runtime.log import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -27,9 +27,9 @@ from tests.controlplane.harness.live import PATIENCE, admin
 from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
 from webhook.commands import main
-from webhook.server.log import configure_logging
-from webhook.server.self_managed import SelfManaged
-from webhook.server.tls import ServingCertificate
+from webhook.runtime.log import configure_logging
+from webhook.server.tls.self_managed import SelfManaged
+from webhook.server.tls.serving import ServingCertificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping

@@ -11,7 +11,7 @@ from tests.controlplane.harness.cluster import start_cluster
 from tests.controlplane.harness.live import admin, following, until
 from tests.controlplane.harness.populate import CRDS, wait_for_crds
 from webhook.engine.bundle import load_bundle
-from webhook.offline.manifests.state import FileState
+from webhook.inputs.state import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

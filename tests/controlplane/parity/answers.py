@@ -17,11 +17,11 @@ import orjson
 from webhook.base.exits import CANNOT_JUDGE
 from webhook.commands import main
 from webhook.engine.response import respond
+from webhook.inputs.objects import DEFAULT_NAMESPACE, read_manifests
+from webhook.inputs.state import view_of
+from webhook.judging.judge import defaulted
 from webhook.kube.resources import resource_of
 from webhook.model.decision import Decision, Finding, Outcome
-from webhook.offline.judge import defaulted
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import DEFAULT_NAMESPACE, view_of
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def both(webhook: Webhook, live: Live, tmp_path_factory: pytest.TempPathFactory)
     bundle = load_bundle([webhook.directory / "policies"])
     flags = (f"--state={state}", f"--kubernetes-version={VERSION}")
     with pytest.MonkeyPatch.context() as patch, connect(webhook.cluster) as server:
-        patch.setattr("webhook.offline.session.read_policies", lambda _, **__: bundle)  # load them only once
+        patch.setattr("webhook.judging.session.read_policies", lambda _, **__: bundle)  # load them only once
         yield Parity(server, Offline(directory, state, flags))
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
+from webhook.commands.shared.flags import add_cluster, add_connection, add_policies, options_of, resource_name
 from webhook.formats import add_output, outputs_of, write_report
-from webhook.offline.options import add_cluster, add_connection, add_policies, options_of, read_policies, resource_name
-from webhook.offline.report import Report, policy_kinds_of, policy_warnings
+from webhook.inputs.policies import read_policies
+from webhook.report.report import Report, policy_kinds_of, policy_warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -83,8 +84,8 @@ def run(namespace: Namespace) -> int:
     bundle = read_policies(options.policies, cluster=options.cluster)
 
     async def work(api: Api) -> tuple[Audited, Report]:
-        from webhook.commands.audit.reports import report_kinds, write_reports
         from webhook.commands.audit.run import audit
+        from webhook.commands.shared.policy_reports import report_kinds, write_reports
 
         audited = await audit(api, bundle, options.namespace)
         report = Report(

@@ -14,11 +14,12 @@ import msgspec
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
 from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
+from webhook.capacity.view import spot_nodes
 from webhook.kube.affinity import Tristate
 from webhook.kube.layouts import LaidOutPod
 from webhook.kube.pod_decoding import decode_pod
-from webhook.offline.report import ReclaimRisk, RiskReason
 from webhook.reclaim.timeline import timeline_of
+from webhook.report.report import ReclaimRisk, RiskReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
+    from webhook.inputs.objects import Identity, Manifest
+    from webhook.judging.judge import Judge
     from webhook.kube.pod import OwnerReference, Pod
     from webhook.model.decision import Finding
-    from webhook.offline.judge import Identity, Judge
-    from webhook.offline.manifests.objects import Manifest
 
 _SUITABILITY: Final = "spot-suitability/"
 _FALLBACK: Final = "on-demand-fallback/"
@@ -191,14 +192,3 @@ class OnSpot:
 
 def _reason(finding: Finding) -> RiskReason:
     return RiskReason(id=finding.id, reason=finding.reason, fix=finding.fix)
-
-
-def spot_nodes(view: ClusterView) -> dict[str, tuple[str, Pool | None]]:
-    """Return the provider and the node pool of each spot Node: a Node with a spot label or in a spot pool.
-
-    The pool is None if it isn't declared.
-    """
-    listed = (*view.node_groups, *(view.pools or ()))
-    pools = {(pool.provider, pool.pool_name): pool for pool in listed if not pool.elsewhere and pool.pool_name}
-    nodes = ((name, kind, pools.get((kind.provider, kind.pool))) for name, kind in view.nodes.items())
-    return {name: (kind.provider, pool) for name, kind, pool in nodes if kind.spot or (pool is not None and pool.spot)}

@@ -14,18 +14,18 @@ from webhook.base.exits import CannotJudgeError
 from webhook.cluster.api import JSON_TYPE, ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.resources import read_cluster, refusals
-from webhook.cluster.source import METADATA_LIST, pages
+from webhook.cluster.source import METADATA_LIST, PAGE_SECONDS, pages
 from webhook.commands.audit.on_spot import OnSpot
 from webhook.documents import Document
+from webhook.inputs.objects import Manifest
+from webhook.judging.judge import Judge
+from webhook.judging.kinds import ResourceKinds
+from webhook.judging.session import Judged
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
-from webhook.offline.judge import Judge
-from webhook.offline.kinds import ResourceKinds
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.report import object_reports
-from webhook.offline.session import Judged
 from webhook.policy.errors import Problem
+from webhook.report.report import object_reports
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
-    from webhook.offline.judge import Identity
-    from webhook.offline.report import ObjectReport
-
-PAGE_SECONDS: Final = 30.0
-"""The timeout of a response in seconds. A page of 500 Pods is several MB, and an overloaded API server is slow."""
+    from webhook.inputs.objects import Identity
+    from webhook.report.report import ObjectReport
 
 _APART: Final = 0.05
 """Seconds between the starts of two requests: 20 a second, less than half of kubectl's limit."""

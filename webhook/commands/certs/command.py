@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import as_json, complain, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.offline.options import add_connection, add_table_or_json, object_name, options_of
+from webhook.commands.shared.flags import add_connection, add_table_or_json, object_name, options_of
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from webhook.base.terminal import Line
     from webhook.cluster.api import Api
-    from webhook.commands.certs.certificates import Item
+    from webhook.commands.shared.certificates import Item
 
 DESCRIPTION: Final = """\
 Show, check, or rotate the certificates of an installation.
@@ -83,7 +83,7 @@ def run(namespace: Namespace) -> int:
 
 
 async def _show(api: Api, options: CertsOptions) -> int:
-    from webhook.commands.certs.certificates import judge, read_certificates
+    from webhook.commands.shared.certificates import judge, read_certificates
 
     now = utc_now()
     certificates = await read_certificates(api, *options.secret, now=now)
@@ -122,7 +122,7 @@ async def _rotate(api: Api, options: CertsOptions) -> int:
     """Store a new CA and a certificate that it signed, and wait until the replicas serve it."""
     from certs.rotation import issue
     from webhook.cluster.installation import write_secret
-    from webhook.commands.certs.certificates import READ_SECONDS, read_certificates
+    from webhook.commands.shared.certificates import READ_SECONDS, read_certificates
 
     certificates = await read_certificates(api, *options.secret, now=utc_now())
     if not certificates.self_managed or not certificates.names:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.commands.shared.options import judging_options
 from webhook.formats import add_output, format_named, outputs_of, write_report
-from webhook.offline.options import add_inputs, add_operation, add_rendered
-from webhook.offline.project import judging_options
-from webhook.offline.report import Report, object_reports, policy_kinds_of, policy_warnings
-from webhook.offline.session import judge_each
+from webhook.judging.session import judge_each
+from webhook.report.report import Report, object_reports, policy_kinds_of, policy_warnings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import counted
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.serve.command import add_address
+from webhook.commands.shared.flags import add_address, add_cluster, add_namespace, add_policies, options_of
 from webhook.controller.release import release
 from webhook.controller.run import ControllerOptions
 from webhook.controller.run import run as run_controller
-from webhook.offline.options import add_cluster, add_namespace, add_policies, options_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, FOUND
 from webhook.base.terminal import as_json, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.offline.options import add_connection, add_namespace, add_table_or_json, options_of
+from webhook.commands.shared.flags import add_connection, add_namespace, add_table_or_json, options_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from webhook.cluster.api import ApiError
 from webhook.cluster.resources import read_cluster
 from webhook.engine.bundle import SHIPPED, load_bundle
-from webhook.offline.options import SHIPPED_WORD
+from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from certs.rotation import end_of_trust
 from webhook import __version__
 from webhook.base.terminal import counted
+from webhook.capacity.view import spot_nodes
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
-from webhook.commands.audit.on_spot import spot_nodes
-from webhook.commands.certs.certificates import Item, judge, judge_trust, read_certificates
 from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, samples
-from webhook.offline.report import alike
+from webhook.commands.shared.certificates import Item, judge, judge_trust, read_certificates
+from webhook.report.report import alike
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:

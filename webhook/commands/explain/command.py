@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import exit_code, show
 from webhook.cluster.connection import Connection
+from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.commands.shared.options import judging_options
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
-from webhook.offline.explanation import explanations
-from webhook.offline.manifests.files import STDIN
-from webhook.offline.options import add_inputs, add_operation, add_rendered, read_policies
-from webhook.offline.project import judging_options
-from webhook.offline.session import judge
+from webhook.inputs.files import STDIN
+from webhook.inputs.policies import read_policies
+from webhook.judging.session import judge
 from webhook.policy.errors import did_you_mean
 from webhook.reclaim.timeline import ReclaimTimeline
+from webhook.report.explanation import explanations
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
     from webhook.base.terminal import Line
-    from webhook.offline.options import JudgingOptions
+    from webhook.inputs.options import JudgingOptions
 
 DESCRIPTION: Final = """\
 Explain what each policy does to an object and why, what a reclaim does to its Pods, and how

@@ -8,16 +8,16 @@ from markupsafe import Markup
 
 from webhook.commands.explain.svg import titled
 from webhook.commands.explain.text import others_of
-from webhook.offline.additions import as_field
-from webhook.offline.explanation import CHANGES
 from webhook.pages import page
 from webhook.reclaim import svg
 from webhook.reclaim.timeline import NoTimeline
+from webhook.report.additions import as_field
+from webhook.report.explanation import CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.offline.explanation import Explanation, PolicyVerdict
+    from webhook.report.explanation import Explanation, PolicyVerdict
 
 
 def show(explained: Iterable[Explanation]) -> None:

@@ -10,7 +10,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import run_on_cluster
 from webhook.cluster.discovery import served_resources
-from webhook.offline.manifests.state import DEFAULT_NAMESPACE
+from webhook.inputs.objects import DEFAULT_NAMESPACE
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:

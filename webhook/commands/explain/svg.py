@@ -10,7 +10,7 @@ from webhook.reclaim.timeline import ReclaimTimeline
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.offline.explanation import Explanation
+    from webhook.report.explanation import Explanation
 
 
 def show(explained: Iterable[Explanation]) -> None:

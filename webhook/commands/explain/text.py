@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 from webhook.base import terminal
 from webhook.base.text import printable
 from webhook.model.decision import Outcome
-from webhook.offline.additions import as_field
-from webhook.offline.explanation import CHANGES, VERBS
 from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
+from webhook.report.additions import as_field
+from webhook.report.explanation import CHANGES, VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.base.terminal import Line
     from webhook.model.decision import Finding
-    from webhook.offline.explanation import Explanation, PolicyVerdict, PoolReading, Reason
     from webhook.reclaim.timeline import Lane, NoTimeline, SpanName
+    from webhook.report.explanation import Explanation, PolicyVerdict, PoolReading, Reason
 
 _wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
 

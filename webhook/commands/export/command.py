@@ -12,9 +12,7 @@ from webhook.base.text import LONG_LINE, listed, printable
 from webhook.capacity.placement.supply import supply_of
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.export.admission_policies.export import export
-from webhook.documents.yaml_writer import dump_documents
-from webhook.engine.lint import too_wide
-from webhook.offline.options import (
+from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
     add_kubernetes_version,
@@ -22,9 +20,10 @@ from webhook.offline.options import (
     add_namespace,
     add_policies,
     options_of,
-    read_policies,
-    read_state,
 )
+from webhook.documents.yaml_writer import dump_documents
+from webhook.engine.lint import too_wide
+from webhook.inputs.policies import read_policies, read_state
 from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:

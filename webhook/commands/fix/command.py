@@ -10,19 +10,19 @@ from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import parse_field_path
 from webhook.base.terminal import complain, exit_code
 from webhook.commands.fix.edits import ProblemError, patch_file
+from webhook.commands.shared.flags import add_inputs
+from webhook.commands.shared.options import judging_options
+from webhook.inputs.files import STDIN
+from webhook.judging.session import judge
 from webhook.model.decision import ENGINE, Outcome
-from webhook.offline.manifests.files import STDIN
-from webhook.offline.options import add_inputs
-from webhook.offline.project import judging_options
-from webhook.offline.report import alike
-from webhook.offline.session import judge
 from webhook.policy.errors import problem_lines
+from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from webhook.offline.session import Judgements
+    from webhook.judging.session import Judgements
 
 DESCRIPTION: Final = """\
 Write the webhook's changes to the manifests, so that a repository shows what will run.

@@ -19,8 +19,8 @@ from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
     from webhook.documents import Document
-    from webhook.offline.judge import Judgement
-    from webhook.offline.manifests.objects import Manifest
+    from webhook.inputs.objects import Manifest
+    from webhook.judging.judge import Judgement
 
 _MISREAD: Final = (
     "can't be changed in place: YAML would read the changed text in another way; make the change by hand, as check "

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.commands.fn.krm_function import ResourceList, failures, findings, injections
+from webhook.commands.shared.flags import add_inputs
+from webhook.commands.shared.options import judging_options
+from webhook.inputs.files import STDIN
+from webhook.judging.session import Session
 from webhook.model.decision import Outcome
 from webhook.model.patch import apply_json
-from webhook.offline.manifests.files import STDIN
-from webhook.offline.options import add_inputs
-from webhook.offline.project import judging_options
-from webhook.offline.session import Session
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from webhook.offline.options import JudgingOptions
+    from webhook.inputs.options import JudgingOptions
 
 DESCRIPTION: Final = """\
 Evaluate and change the objects of a ResourceList, as a KRM function in kustomize or kpt.

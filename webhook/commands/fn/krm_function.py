@@ -14,22 +14,22 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
+from webhook.inputs.files import STDIN, ManifestFile
+from webhook.inputs.manifests import read_objects
+from webhook.inputs.objects import Manifest
+from webhook.judging.judge import Judgement
 from webhook.kube.filling import mapping
 from webhook.model.decision import Outcome
-from webhook.offline.additions import addition_of
-from webhook.offline.inputs import read_objects
-from webhook.offline.judge import Judgement
-from webhook.offline.manifests.files import STDIN, ManifestFile
-from webhook.offline.manifests.objects import Manifest
-from webhook.offline.report import named, without_empty
 from webhook.policy.errors import Problem
+from webhook.report.additions import addition_of
+from webhook.report.report import named, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.base.field_paths import FieldPath
     from webhook.documents import Document
-    from webhook.offline.manifests.objects import Manifests
+    from webhook.inputs.objects import Manifests
 
 JSON = dict[str, Any]
 

@@ -15,8 +15,7 @@ from msgspec import structs
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.commands.rehearse.rehearsals import Rehearsals
-from webhook.kube.quantity import amount_of
-from webhook.offline.options import (
+from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
     add_list,
@@ -24,8 +23,9 @@ from webhook.offline.options import (
     object_name,
     options_of,
     path,
-    read_policies,
 )
+from webhook.inputs.policies import read_policies
+from webhook.kube.quantity import amount_of
 from webhook.rehearse.compare import compare
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy

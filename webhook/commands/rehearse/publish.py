@@ -1,6 +1,6 @@
 """Rehearse the loss of each spot pool, and publish the results in the cluster as a ConfigMap and a PolicyReport.
 
-The webhook shows the contents of the ConfigMap (`webhook.server.rehearsals`). The PolicyReport is for dashboards.
+The webhook shows the contents of the ConfigMap (`webhook.runtime.rehearsals`). The PolicyReport is for dashboards.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from webhook.base.terminal import counted
 from webhook.cluster.api import ApiError
 from webhook.cluster.connection import run_on_cluster
 from webhook.cluster.discovery import ServedResource, served_resources
-from webhook.commands.audit.reports import apply_as, find_report_kinds, report_fields
-from webhook.commands.audit.run import PAGE_SECONDS
+from webhook.cluster.source import PAGE_SECONDS
+from webhook.commands.shared.policy_reports import apply_as, find_report_kinds, report_fields
 from webhook.kube.resources import Resource
 from webhook.rules.context import utc_now
-from webhook.server.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
+from webhook.runtime.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

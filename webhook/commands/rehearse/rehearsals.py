@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from webhook.base.exits import CannotJudgeError
-from webhook.offline.manifests.objects import read_manifests
+from webhook.inputs.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.selection import Growth, Loss, grown_nodes, loss_of

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.terminal import as_json, exit_code, show
 from webhook.commands.replay.output import change_lines, changes_json
 from webhook.commands.replay.replay import Policies, changes_of, read_reviews
-from webhook.offline.options import (
+from webhook.commands.shared.flags import (
     add_kubernetes_version,
     add_list,
     add_policies,
     add_table_or_json,
     options_of,
     path,
-    policies_path,
-    read_policies,
-    read_state,
 )
+from webhook.inputs.policies import policies_path, read_policies, read_state
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.base.field_paths import parse_pointer
 from webhook.base.terminal import counted
 from webhook.base.text import printable
-from webhook.offline.additions import field_at
-from webhook.offline.report import alike, problem_members
+from webhook.report.additions import field_at
+from webhook.report.report import alike, problem_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from webhook.base.reading import read_file
 from webhook.engine.engine import decide
+from webhook.inputs.files import STDIN
+from webhook.inputs.review_errors import position_of
 from webhook.model.decision import Outcome, verdict_of
 from webhook.model.patch import apply_all
 from webhook.model.review import BadReviewError, decode_object, decode_review
-from webhook.offline.manifests.files import STDIN
-from webhook.offline.review_errors import position_of
 from webhook.policy.errors import Problem, escaped_name, unreadable
 from webhook.rules.context import NOTHING_KNOWN, Context, Phase, utc_now
-from webhook.server.recording import SUFFIX, RecordedFinding, decode_notes, recorded_findings
+from webhook.runtime.recording import SUFFIX, RecordedFinding, decode_notes, recorded_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.model.decision import Decision, Verdict
     from webhook.model.review import Request
-    from webhook.server.recording import Recorded
+    from webhook.runtime.recording import Recorded
 
 _SUFFIXES: Final = (SUFFIX, ".json")
 

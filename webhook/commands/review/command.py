@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.reading import read_file
+from webhook.commands.shared.flags import add_cluster, add_kubernetes_version, add_list, add_policies, options_of
 from webhook.engine.engine import decide
 from webhook.engine.response import respond
+from webhook.inputs.policies import read_policies, read_state
+from webhook.inputs.review_errors import position_of
 from webhook.model.review import BadReviewError, decode_review
-from webhook.offline.options import (
-    add_cluster,
-    add_kubernetes_version,
-    add_list,
-    add_policies,
-    options_of,
-    read_policies,
-    read_state,
-)
-from webhook.offline.review_errors import position_of
 from webhook.rules.context import Context, Phase, utc_now
 
 if TYPE_CHECKING:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.offline.options import add_cluster, add_list, add_namespace, add_policies, object_name, options_of
-from webhook.server.serve import Address, ServeOptions, serve
+from webhook.commands.shared.flags import (
+    add_address,
+    add_cluster,
+    add_list,
+    add_namespace,
+    add_policies,
+    object_name,
+    options_of,
+)
+from webhook.server.serve import ServeOptions, serve
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _ActionsContainer
+    from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
 Run the admission webhook.
@@ -81,12 +88,6 @@ def configure(parser: ArgumentParser) -> None:
     )
 
 
-def add_address(group: _ActionsContainer, flag: str, what: str, port: int) -> None:
-    """Add a flag for a listen address."""
-    text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
-    group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
-
-
 def run(namespace: Namespace) -> int:
     """Serve until a signal arrives."""
     options = options_of(ServeOptions, namespace)
@@ -110,10 +111,3 @@ def run(namespace: Namespace) -> int:
     # As process 1 of a container, a program without a handler ignores SIGTERM. The server replaces this handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(FINE))
     return serve(options)
-
-
-def _address(text: str) -> Address:
-    try:
-        return Address.parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None

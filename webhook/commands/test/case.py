@@ -12,10 +12,10 @@ from webhook.base.reading import read_file
 from webhook.base.writing import write_whole
 from webhook.documents import read_documents
 from webhook.documents.yaml_writer import dump
+from webhook.inputs.objects import Manifest, problem_with
 from webhook.model.decision import verdict_of
 from webhook.model.patch import merge_patch
-from webhook.offline.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
-from webhook.offline.manifests.objects import Manifest, problem_with
+from webhook.report.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from webhook.base.field_paths import FieldPath
     from webhook.engine.index import Index
+    from webhook.judging.judge import Judgement
+    from webhook.judging.kinds import ResourceKinds
     from webhook.model.decision import Finding
-    from webhook.offline.judge import Judgement
-    from webhook.offline.kinds import ResourceKinds
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, ExpectSpec, PolicyTestSpec

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain, exit_code
+from webhook.commands.shared.flags import add_policies, options_of
 from webhook.commands.test.coverage import coverage
 from webhook.commands.test.output import FORMATS, PolicyTestReport, show
 from webhook.commands.test.run import Runner, read_tests
 from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
-from webhook.offline.options import add_policies, options_of, read_policies
+from webhook.inputs.policies import read_policies
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from webhook.base import terminal
 from webhook.base.terminal import counted, plain
 from webhook.formats.junit import JUnitCase, junit
-from webhook.offline.report import alike
+from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,13 +23,13 @@ from webhook.commands.test.case import (
 from webhook.commands.test.coverage import Reached, Watch
 from webhook.documents import DocumentError
 from webhook.engine.bundle import document_kinds
+from webhook.inputs.objects import read_manifests
+from webhook.inputs.state import view_of
+from webhook.judging.judge import Judge
+from webhook.judging.kinds import ResourceKinds
 from webhook.model.decision import Verdict
 from webhook.model.patch import apply_json, pointer
 from webhook.model.review import UserInfo
-from webhook.offline.judge import Judge
-from webhook.offline.kinds import ResourceKinds
-from webhook.offline.manifests.objects import read_manifests
-from webhook.offline.manifests.state import view_of
 from webhook.policy.document import policy_files
 from webhook.policy.errors import PolicyErrors, did_you_mean
 from webhook.policy.loader import validate_document
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.engine.bundle import Bundle
+    from webhook.inputs.objects import Manifest, Manifests
     from webhook.model.decision import Finding
-    from webhook.offline.manifests.objects import Manifest, Manifests
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
 

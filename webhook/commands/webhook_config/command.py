@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook import __version__
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.text import LONG_LINE
+from webhook.commands.shared.flags import add_namespace, add_policies, resource_name
 from webhook.documents.yaml_writer import dump, dump_documents
 from webhook.engine.bundle import SHIPPED
 from webhook.engine.lint import too_wide
-from webhook.offline.options import add_namespace, add_policies, read_policies, resource_name
+from webhook.inputs.policies import read_policies
 from webhook.policy.document import policy_files
 from webhook.registration.configurations import configurations, ignore_differences, unconditional_resources
 

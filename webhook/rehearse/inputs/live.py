@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from webhook.cluster.connection import Connection
     from webhook.cluster.source import ListedMetadata
     from webhook.engine.bundle import Bundle
-    from webhook.offline.manifests.objects import Manifest
+    from webhook.inputs.objects import Manifest
     from webhook.rehearse.inputs.resources import JSON
 
 _TIMEOUT: Final = 30.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from webhook.documents import Document
+from webhook.inputs.objects import Manifest
 from webhook.kube.pod import Pod, Resources
 from webhook.kube.quantity import amount_of
-from webhook.offline.manifests.objects import Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

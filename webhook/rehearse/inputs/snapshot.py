@@ -9,13 +9,13 @@ import msgspec
 from msgspec import structs
 
 from webhook.base.exits import CannotJudgeError
+from webhook.inputs.state import view_of
 from webhook.kube.containers import quantities_of
 from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.quantity import amount_of
 from webhook.model.review import MalformedObjectError
-from webhook.offline.manifests.state import view_of
 from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.gangs import pods_without_controller
 from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, stored_metadata
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.engine.bundle import Bundle
-    from webhook.offline.manifests.objects import Manifest
+    from webhook.inputs.objects import Manifest
     from webhook.rehearse.inputs.nodes import Offers, RehearsedNode
     from webhook.rehearse.inputs.resources import JSON, RehearsedKind
     from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity

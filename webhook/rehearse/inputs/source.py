@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.capacity.providers.pool import Pool
-    from webhook.offline.manifests.objects import Manifest
+    from webhook.inputs.objects import Manifest
 
 WorkloadIdentity = tuple[str, str, str]
 

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
-from webhook.offline.manifests.objects import read_manifests
+from webhook.inputs.objects import read_manifests
 from webhook.registration.configurations import configurations
 from webhook.rehearse.controlplane import servers
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError, fetch, reserve_control_plane

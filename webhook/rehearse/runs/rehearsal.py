@@ -29,7 +29,7 @@ from webhook.rehearse.runs.writing import Writer, together
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.offline.manifests.objects import Manifest
+    from webhook.inputs.objects import Manifest
     from webhook.rehearse.inputs.resources import RehearsedKind
     from webhook.rehearse.inputs.selection import Loss
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot

@@ -32,11 +32,12 @@ from webhook.capacity.providers.provider import readers_by_resource
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_named, rules_for
 from webhook.policy.terms import Enforcement
+from webhook.rules.expected import expect_judged
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, judge_karpenter
 from webhook.rules.node_pool_rules.pools import judge_pool
 from webhook.rules.node_pool_rules.spec import DiversificationSpec, NodePoolRulesSpec
-from webhook.rules.protocol import Levels, PolicyKind, expect_judged
+from webhook.rules.protocol import Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -43,6 +43,7 @@ from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import rules_for
+from webhook.rules.expected import expect_judged
 from webhook.rules.on_demand_fallback.findings import (
     OWNERS,
     FallbackFindings,
@@ -52,7 +53,7 @@ from webhook.rules.on_demand_fallback.findings import (
     unreadable_capacity,
 )
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
-from webhook.rules.protocol import PolicyKind, expect_judged
+from webhook.rules.protocol import PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.kube.pod import Requirement
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import NOT_MUTATED, pod_noun
+from webhook.rules.wording import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

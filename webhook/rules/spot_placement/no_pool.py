@@ -12,8 +12,8 @@ from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import contradiction, terms_of, unmet_constraint
 from webhook.model.decision import warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.protocol import pod_noun, run_on_demand
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
+from webhook.rules.wording import pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

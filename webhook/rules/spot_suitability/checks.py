@@ -15,7 +15,7 @@ from webhook.capacity.placement.budget import unevicted_annotation, unevicted_se
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
 from webhook.kube.containers import on_the_node
 from webhook.model.decision import Outcome, Violation
-from webhook.rules.protocol import run_on_demand
+from webhook.rules.wording import run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

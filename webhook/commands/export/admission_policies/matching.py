@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from webhook.base.globs import Globs, is_glob
 from webhook.engine.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
 from webhook.model.decision import Outcome
-from webhook.offline.report import alike
 from webhook.policy.document import EXEMPTION
 from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
+from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
 from webhook.commands.export.admission_policies.matching import OWN, Part, templates_of
-from webhook.offline.report import alike
 from webhook.registration.cel import JSON, literal
+from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,0 +1,1 @@
+"""Share flags and work between commands. No command imports another one."""

@@ -1,0 +1,51 @@
+"""Load the policies and the cluster's state that flags name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.lint import warnings
+from webhook.inputs.state import FileState, StateErrors
+from webhook.policy.errors import PolicyErrors
+from webhook.rules.context import NOTHING_KNOWN, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.capacity.view import ClusterView
+    from webhook.engine.bundle import Bundle
+
+SHIPPED_WORD: Final = "shipped"
+
+
+def policies_path(text: str) -> Path:
+    """Return the path of policies. ``shipped`` names spotgate's policies."""
+    return SHIPPED if text == SHIPPED_WORD else Path(text)
+
+
+def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
+    """Load the policies in these files and folders, or the shipped ones. Print warnings about ineffective policies.
+
+    Raise CannotJudgeError with all mistakes if a policy is invalid.
+    """
+    try:
+        bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
+    except PolicyErrors as errors:
+        raise CannotJudgeError(str(errors)) from None
+    for warning in warnings(bundle, utc_now().date()):
+        complain(str(warning))
+    return bundle
+
+
+def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
+    """Read the cluster that manifests describe. Raise CannotJudgeError with all mistakes if one can't be read."""
+    if not paths:
+        return NOTHING_KNOWN
+    try:
+        return FileState(paths, bundle.providers).view()
+    except StateErrors as errors:
+        raise CannotJudgeError(str(errors)) from None

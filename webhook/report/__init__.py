@@ -1,0 +1,1 @@
+"""Report findings with their places, and explain judgements."""

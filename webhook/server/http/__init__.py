@@ -1,0 +1,1 @@
+"""Answer reviews over HTTP: connections, requests, fair shares of callers, metrics, and the recorder."""

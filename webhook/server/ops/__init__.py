@@ -1,0 +1,1 @@
+"""Serve the operators' port of a replica, with its page."""

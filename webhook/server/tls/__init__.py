@@ -1,0 +1,1 @@
+"""Serve a certificate: from files, or from a Secret that spotgate manages."""
