@@ -7,7 +7,7 @@ from pydantic import Field
 from webhook.policy.common import ClassName, DecidingSpec
 from webhook.policy.schema_annotations import EnumDescriptions
 
-Action = Annotated[
+ReclaimAction = Annotated[
     Literal["inform", "evict", "none"],
     EnumDescriptions(
         inform="the Pod finds its deadline in the file `/var/run/spotgate/reclaim-at`",
@@ -20,5 +20,5 @@ Action = Annotated[
 class ReclaimNoticeSpec(DecidingSpec):
     """Gives Pods that target spot the deadline of their node, in a file, or stops them at the notice."""
 
-    action: dict[ClassName, Action] = Field(default={}, examples=[{"checkpointing": "inform"}])
+    action: dict[ClassName, ReclaimAction] = Field(default={}, examples=[{"checkpointing": "inform"}])
     """The action by workload class. Default: `none`. The label `spotgate.dev/on-reclaim` has precedence."""

@@ -1,4 +1,4 @@
-"""Check whether a Pod that uses the whole grace period could save its work earlier: from the notice of the reclaim."""
+"""Check whether a Pod needs more time to save its work than the drain leaves, and could begin at the notice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webhook.base.globs import Globs
 from webhook.capacity.placement.target import kept_fields
 from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.budget import GraceBudgets
     from webhook.capacity.placement.target import Target
     from webhook.kube.pod import Pod
+    from webhook.model.decision import Violation
 
 _OPERATORS: Final = Globs(TRAINING_OPERATORS)
 
 
 def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Violation]:
-    """Yield a violation for a checkpointing Pod without an action that has at least the grace period of the budget.
+    """Yield a violation for a checkpointing Pod without an action whose grace period is longer than the budget.
 
     Its node must show the notice before the drain.
     """
@@ -33,14 +34,13 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
         return
     budget, provider, _ = strictest
     early = provider.interruption.drain_seconds - provider.interruption.cordon_seconds
-    if early > 0 and pod.grace_seconds >= budget.seconds:
-        yield Violation(
+    if early > 0 and pod.grace_seconds > budget.seconds:
+        yield warning(
             id="notice-unused",
-            reason=f"the Pod uses the whole budget of {budget.seconds} s, and could begin to save {early} s earlier",
+            reason=f"the Pod needs more than the {budget.seconds} s that a drain leaves, and could begin {early} s earlier",
             field="spec.terminationGracePeriodSeconds",
-            detail=f"{provider.title} announces a reclaim {early} s before the drain. With the label, the file "
-            f"{DIRECTORY}/{FILE} tells the Pod.",
-            fix="label it, and let the program read the file",
+            detail=f"{provider.title} announces a reclaim {early} s before the drain. With the label, the Pod finds its "
+            f"deadline in {DIRECTORY}/{FILE}.",
+            fix="label it, and let the program save its work when the file has a time",
             yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
-            outcome=Outcome.AUDIT,
         )

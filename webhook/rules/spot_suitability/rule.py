@@ -22,7 +22,7 @@ Writes
 Finds
     driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
     disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
-    termination-handler, job-fails, job-failure-policy, late-replacement, notice-unused, gang-split,
+    termination-handler, job-fails, job-failure-policy, notice-unused, late-replacement, gang-split,
     topology-spread-capacity, topology-spread-rollout
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
