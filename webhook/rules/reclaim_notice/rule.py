@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _OPERATORS: Final = Globs(TRAINING_OPERATORS)
+_CONTAINERS: Final = '.spec["containers", "initContainers"][]?'
 _LONGEST: Final = 63  # of a label's value; in a file, it can be longer
 
 
@@ -145,10 +146,12 @@ KIND: Final = PolicyKind(
     name="ReclaimNotice",
     spec=ReclaimNoticeSpec,
     writes=(
+        # If the volume or the mount is the only item, ignore the whole list: Git has no empty list.
+        f'.spec | select(.volumes // [] | all(.name == "{VOLUME}")) | .volumes',
+        f'.spec.volumes[]? | select(.name == "{VOLUME}")',
+        f'{_CONTAINERS} | select(.volumeMounts // [] | all(.name == "{VOLUME}")) | .volumeMounts',
+        f'{_CONTAINERS} | .volumeMounts[]? | select(.name == "{VOLUME}")',
         f'.metadata.labels["{ON_RECLAIM}"]',
-        f'.spec.volumes[] | select(.name == "{VOLUME}")',
-        f'.spec.containers[].volumeMounts[]? | select(.name == "{VOLUME}")',
-        f'.spec.initContainers[]?.volumeMounts[]? | select(.name == "{VOLUME}")',
     ),
     not_exported="it changes Pods",
     compile=_compile,
