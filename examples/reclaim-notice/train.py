@@ -1,6 +1,6 @@
 """Train in steps: save a checkpoint when the node's reclaim is announced and at SIGTERM, and continue from it later.
 
-The file with the deadline is empty until the notice. It has the time at which the node is removed: 2026-11-29T01:02:03Z.
+The file with the deadline is empty until the notice. Then it has the time of the removal, such as 2026-11-29T01:02:03Z.
 """
 
 import os
@@ -16,7 +16,7 @@ STEPS = int(os.environ.get("STEPS", "100000"))
 SAVE_SECONDS = 60  # how long it takes to write a checkpoint
 
 
-def train(step: int) -> None:
+def train(_step: int) -> None:
     """Do one step of the work."""
     time.sleep(0.01)
 

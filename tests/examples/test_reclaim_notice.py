@@ -93,13 +93,20 @@ def test_the_hook_returns_the_item_only_before_a_reclaim(tmp_path: Path, text: s
 
 def test_ray_drains_the_worker_until_a_minute_before_the_removal(tmp_path: Path) -> None:
     environment = _logging(tmp_path, ray='[{"node_id": "c0ffee"}]', sleep="")
-    environment |= {"RAY_HEAD": "head", "POD_IP": "10.0.0.1", "PATH": f"{environment['PATH']}:{Path(sys.executable).parent}"}
+    environment |= {
+        "RAY_HEAD": "head",
+        "POD_IP": "10.0.0.1",
+        "PATH": f"{environment['PATH']}:{Path(sys.executable).parent}",
+    }
     removal = f"{datetime.now(UTC) + timedelta(seconds=360):%Y-%m-%dT%H:%M:%SZ}"
     _notice(tmp_path, removal)
     subprocess.run(_script(HERE / "ray.yaml", tmp_path), env=environment, check=True)
 
     listing, drain, _ = (tmp_path / "log").read_text().splitlines()
-    assert listing == "ray list nodes --address http://head:8265 --filter node_ip=10.0.0.1 --filter state=ALIVE --format json"
+    assert (
+        listing
+        == "ray list nodes --address http://head:8265 --filter node_ip=10.0.0.1 --filter state=ALIVE --format json"
+    )
     start, seconds = drain.rsplit(" ", 1)
     assert start == (
         "ray drain-node --address head:6379 --node-id c0ffee --reason DRAIN_NODE_REASON_PREEMPTION "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 POOLS: Final = ROOT / "tests/integrations/pools.yaml"
 MAIN: Final[dict[str, Any]] = {"name": "main", "image": "example.com/main"}
-MOUNTING: Final = {**MAIN, "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}
+MOUNTING: Final = {**MAIN, "volumeMounts": [{"name": "tmp", "mountPath": "/data"}]}
 HOOK: Final = {"exec": {"command": ["true"]}}
 
 

@@ -235,9 +235,9 @@ def _eviction(pod: Pod, provider: Provider, budget: GraceBudget) -> tuple[int, i
     """
     times = provider.interruption
     granted = times.drain_seconds + budget.limit - budget.margin - times.cordon_seconds
-    if pod.labels.get(ON_RECLAIM) == EVICT and times.cordon_seconds < times.drain_seconds:
-        if granted > pod.grace_seconds:
-            return times.cordon_seconds, granted
+    asks = pod.labels.get(ON_RECLAIM) == EVICT and times.cordon_seconds < times.drain_seconds
+    if asks and granted > pod.grace_seconds:
+        return times.cordon_seconds, granted
     return times.drain_seconds, pod.grace_seconds
 
 

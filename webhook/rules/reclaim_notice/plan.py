@@ -37,7 +37,7 @@ class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         action: inform or evict.
         labeled: the Pod has the label.
-        wrong: the index of a volume that has the name of the notice's volume, and other contents; None if there is none.
+        wrong: the index of a volume with the name of the notice's volume and other contents, or None.
         declared: the Pod has the volume.
         unmounted: the containers that get the mount.
         taken: the containers with another mount in its place, each with the index of that mount.

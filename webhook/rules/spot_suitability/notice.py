@@ -37,10 +37,10 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
     if early > 0 and pod.grace_seconds > budget.seconds:
         yield warning(
             id="notice-unused",
-            reason=f"the Pod needs more than the {budget.seconds} s that a drain leaves, and could begin {early} s earlier",
+            reason=f"the Pod needs more than the {budget.seconds} s of a drain, and could begin {early} s earlier",
             field="spec.terminationGracePeriodSeconds",
-            detail=f"{provider.title} announces a reclaim {early} s before the drain. With the label, the Pod finds its "
-            f"deadline in {DIRECTORY}/{FILE}.",
+            detail=f"{provider.title} announces a reclaim {early} s before the drain. With the label, the Pod finds "
+            f"its deadline in {DIRECTORY}/{FILE}.",
             fix="label it, and let the program save its work when the file has a time",
             yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
         )
