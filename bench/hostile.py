@@ -318,7 +318,7 @@ def review(attack: Attack) -> bytes:
 
 
 def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Section:
-    """Judge each attack in both phases, and keep the slower one."""
+    """Evaluate each attack in both phases, and keep the slower one."""
     rows = []
     for attack in judged:
         data = review(attack)
@@ -336,7 +336,7 @@ def hostile(bundle: Bundle, view: ClusterView, judged: Iterable[Attack]) -> Sect
         rows.append((attack.title, len(data) / 1024, max(taken), peak - before, _memory("VmRSS") - before))
     return Section(
         title="Hostile requests",
-        columns=("request", "KiB", "CPU ms", "MiB while judged", "MiB kept"),
+        columns=("request", "KiB", "CPU ms", "MiB while evaluated", "MiB kept"),
         rows=rows,
         note="CPU time of one call in the slower phase. Memory excludes the body itself.",
     )

@@ -87,7 +87,7 @@ class Write:
         method: the HTTP method.
         path: the path of the collection or object.
         body: the body of the request.
-        judge: returns the outcome.
+        evaluate: returns the outcome.
     """
 
     name: str

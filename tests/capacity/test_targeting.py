@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("pod", "namespace", "because", "preferred"),
     [
-        (pod_of(labels=SPOT), {}, "label spotgate.dev/capacity: spot", False),
-        (pod_of(labels=PREFERRED), {}, "label spotgate.dev/capacity: spot-preferred", True),
-        (pod_of(), SPOT, "label spotgate.dev/capacity: spot of its namespace", False),
-        (pod_of(), PREFERRED, "label spotgate.dev/capacity: spot-preferred of its namespace", True),
-        (pod_of(labels=SPOT), PREFERRED, "label spotgate.dev/capacity: spot", False),
-        (pod_of(labels=PREFERRED), ON_DEMAND, "label spotgate.dev/capacity: spot-preferred", True),
-        (pod_of(named="gpu-spot"), {}, "annotation spotgate.dev/node-pool: gpu-spot", False),
-        (pod_of(named="gpu-spot"), ON_DEMAND, "annotation spotgate.dev/node-pool: gpu-spot", False),
+        (pod_of(labels=SPOT), {}, "label `spotgate.dev/capacity` is `spot`", False),
+        (pod_of(labels=PREFERRED), {}, "label `spotgate.dev/capacity` is `spot-preferred`", True),
+        (pod_of(), SPOT, "label `spotgate.dev/capacity` of its namespace is `spot`", False),
+        (pod_of(), PREFERRED, "label `spotgate.dev/capacity` of its namespace is `spot-preferred`", True),
+        (pod_of(labels=SPOT), PREFERRED, "label `spotgate.dev/capacity` is `spot`", False),
+        (pod_of(labels=PREFERRED), ON_DEMAND, "label `spotgate.dev/capacity` is `spot-preferred`", True),
+        (pod_of(named="gpu-spot"), {}, "annotation `spotgate.dev/node-pool` names `gpu-spot`", False),
+        (pod_of(named="gpu-spot"), ON_DEMAND, "annotation `spotgate.dev/node-pool` names `gpu-spot`", False),
     ],
 )
 def test_a_pod_targets_spot_by_label_namespace_or_annotation(
@@ -65,16 +65,20 @@ def test_a_pod_targets_spot_by_label_namespace_or_annotation(
 @pytest.mark.parametrize(
     ("pod", "namespace", "because"),
     [
-        (pod_of(), {}, "it doesn't ask for spot"),
-        (pod_of(), ON_DEMAND, "it doesn't ask for spot"),
-        (pod_of(), {"spotgate.dev/capacity": "sopt"}, "it doesn't ask for spot"),
-        (pod_of(labels=ON_DEMAND), SPOT, "label spotgate.dev/capacity: on-demand"),
-        (pod_of(labels=ON_DEMAND, named="gpu-spot"), {}, "label spotgate.dev/capacity: on-demand"),
-        (pod_of(labels=ON_DEMAND, selector={POOL_LABEL: "gpu-spot"}), {}, "label spotgate.dev/capacity: on-demand"),
-        (pod_of(labels={"spotgate.dev/capacity": "Spot"}), SPOT, "label spotgate.dev/capacity has an unknown value"),
-        (pod_of(labels={"spotgate.dev/capacity": ""}), SPOT, "label spotgate.dev/capacity has an unknown value"),
-        (pod_of(named="gpu"), {}, "annotation spotgate.dev/node-pool names no spot pool"),
-        (pod_of(named="nowhere"), {}, "annotation spotgate.dev/node-pool names no spot pool"),
+        (pod_of(), {}, "the Pod doesn't ask for spot"),
+        (pod_of(), ON_DEMAND, "the Pod doesn't ask for spot"),
+        (pod_of(), {"spotgate.dev/capacity": "sopt"}, "the Pod doesn't ask for spot"),
+        (pod_of(labels=ON_DEMAND), SPOT, "label `spotgate.dev/capacity` is `on-demand`"),
+        (pod_of(labels=ON_DEMAND, named="gpu-spot"), {}, "label `spotgate.dev/capacity` is `on-demand`"),
+        (
+            pod_of(labels=ON_DEMAND, selector={POOL_LABEL: "gpu-spot"}),
+            {},
+            "label `spotgate.dev/capacity` is `on-demand`",
+        ),
+        (pod_of(labels={"spotgate.dev/capacity": "Spot"}), SPOT, "label `spotgate.dev/capacity` has an unknown value"),
+        (pod_of(labels={"spotgate.dev/capacity": ""}), SPOT, "label `spotgate.dev/capacity` has an unknown value"),
+        (pod_of(named="gpu"), {}, "annotation `spotgate.dev/node-pool` names no spot pool"),
+        (pod_of(named="nowhere"), {}, "annotation `spotgate.dev/node-pool` names no spot pool"),
     ],
 )
 def test_a_pod_that_requests_no_spot_or_requests_on_demand_does_not_target_spot(
@@ -156,7 +160,7 @@ def test_a_selector_on_a_label_of_spot_pools_that_admits_only_spot_targets_spot(
     ],
 )
 def test_a_selector_that_admits_or_only_excludes_other_capacity_does_not_target_spot(pod: Pod) -> None:
-    assert why_not(pod) == "it doesn't ask for spot"
+    assert why_not(pod) == "the Pod doesn't ask for spot"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ def test_a_selector_that_admits_or_only_excludes_other_capacity_does_not_target_
     ],
 )
 def test_a_pod_without_a_spot_selector_does_not_target_spot_even_if_every_pool_is_spot(pod: Pod) -> None:
-    assert why_not(pod, GPU_SPOT, CPU_SPOT) == "it doesn't ask for spot"
+    assert why_not(pod, GPU_SPOT, CPU_SPOT) == "the Pod doesn't ask for spot"
 
 
 def test_selecting_a_label_that_on_demand_pools_also_have_does_not_target_spot() -> None:
@@ -226,7 +230,7 @@ def test_tolerating_a_providers_spot_taint_targets_spot_without_pools() -> None:
 
 def test_a_toleration_does_not_override_an_annotation_that_names_no_spot_pool() -> None:
     pod = pod_of(named="gone", tolerations=TOLERATING)
-    assert why_not(pod, tolerating=True) == "annotation spotgate.dev/node-pool names no spot pool"
+    assert why_not(pod, tolerating=True) == "annotation `spotgate.dev/node-pool` names no spot pool"
 
 
 GKE_SPOT = expression("cloud.google.com/gke-spot", "In", "true")

@@ -151,7 +151,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def check(run: Run, policies: Path) -> Check:
-    """Judge files or standard input by these policies."""
+    """Evaluate files or standard input by these policies."""
 
     def check(*arguments: str | Path, stdin: str = "") -> Done:
         return run("check", "-o", "json", "--policies", policies, *arguments, stdin=stdin.encode())

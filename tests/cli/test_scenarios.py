@@ -42,7 +42,7 @@ class Step(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         code: the exit code; by default 1 if an object is denied, and 0 otherwise.
         outcomes: "policy outcome" of each result.
         results: fields of each result.
-        unreadable: fields of each file that can't be judged.
+        unreadable: fields of each file that can't be evaluated.
         patches: names of the changed objects.
         summary: fields of the summary.
         out: the standard output, or texts in it.

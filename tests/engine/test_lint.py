@@ -231,7 +231,7 @@ def test_the_default_policies_have_no_warning() -> None:
         ("'*'", "every resource"),
         ("apps, ''", "every Event and Node, among others"),
         ("coordination.k8s.io", "every Lease"),
-        ("karpenter.sh", "all of karpenter.sh, where node pools are judged with failurePolicy Fail"),
+        ("karpenter.sh", "all of karpenter.sh, where node pools are evaluated with failurePolicy Fail"),
         ("apps, example.com", ""),
     ],
 )

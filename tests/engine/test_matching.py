@@ -229,7 +229,7 @@ def test_an_object_over_a_bound_is_denied_only_by_policies_that_match_it_and_its
     judging = index(policy(Tolerates(), enforcement=Outcome.WARN), elsewhere, selecting, exempting)
     decision = validate(judging, request(large), trace=trace)
     assert outcomes(decision) == ["warn"]
-    assert any(str(step).startswith("not judged: spec.nodeSelector") for *_, step in decision.steps) is trace
+    assert any(str(step).startswith("not evaluated: spec.nodeSelector") for *_, step in decision.steps) is trace
     assert outcomes(validate(judging, request(large, namespace="team-b"), trace=trace)) == ["deny"]
 
 

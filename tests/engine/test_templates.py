@@ -123,6 +123,6 @@ def test_the_trace_names_the_template_and_the_unchanged_templates() -> None:
 
     decision = validate(index(policy(Finds())), update, trace=True)
     assert tuple((name, where, str(step)) for name, where, step in decision.steps) == (
-        ("", "spec.head.template", "the request leaves it as it is: it is not judged again"),
+        ("", "spec.head.template", "the request leaves it as it is: it is not evaluated again"),
         ("policy", "spec.workers[0].template", "it looked at CREATE in validate"),
     )

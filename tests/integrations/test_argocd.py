@@ -1,4 +1,4 @@
-"""Argo CD ignores the fields that the webhook adds, and judges the manifests that it renders."""
+"""Argo CD ignores the fields that the webhook adds, and evaluates the manifests that it renders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flux and Make apply the manifests that the pipeline judged."""
+"""Flux and Make apply the manifests that the pipeline evaluated."""
 
 from __future__ import annotations
 

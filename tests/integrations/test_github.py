@@ -142,7 +142,7 @@ def test_unreadable_files_are_reported_with_the_findings(shell: Shell, runner: P
     assert done.returncode == 2
     assert "broken.yaml:4:1: " in done.stderr
     summary = (runner / "summary").read_text()
-    assert summary.index("deny  NodePool gb200-spot") < summary.index("can't be judged:\n  broken.yaml:4:1: ")
+    assert summary.index("deny  NodePool gb200-spot") < summary.index("can't be evaluated:\n  broken.yaml:4:1: ")
     assert "deny  NodePool gb200-spot" in summary
-    assert ", 1 can't be judged; " in summary
+    assert ", 1 can't be evaluated; " in summary
     assert "sarif=" in (runner / "output").read_text()

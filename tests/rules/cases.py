@@ -1,4 +1,4 @@
-"""Examples in ``webhook/rules/*/cases.yaml``, judged by the engine.
+"""Examples in ``webhook/rules/*/cases.yaml``, evaluated by the engine.
 
 A file has a policy ``kind``, named ``objects``, ``defaults`` (members of every example), and ``cases``: the examples of
 each behavior. An object is the name of one of the ``objects``, or a map; with ``like`` it is a merge patch (RFC 7386) of
@@ -91,7 +91,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def is_judged(self) -> bool:
-        """Return whether the example has an object to judge."""
+        """Return whether the example has an object to evaluate."""
         return self.object is not None or self.old is not None
 
 

@@ -1,4 +1,4 @@
-"""Whole objects, including pod templates, judged by one policy in the engine."""
+"""Whole objects, including pod templates, evaluated by one policy in the engine."""
 
 from __future__ import annotations
 

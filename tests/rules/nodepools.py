@@ -1,4 +1,4 @@
-"""Requests for node pools, judged by the shipped NodePoolRules policies."""
+"""Requests for node pools, evaluated by the shipped NodePoolRules policies."""
 
 from __future__ import annotations
 

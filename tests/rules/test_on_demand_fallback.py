@@ -1,4 +1,4 @@
-"""OnDemandFallback: invariants, and the requests that it judges."""
+"""OnDemandFallback: invariants, and the requests that it evaluates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReservedLabels: invariants, the resources that it judges, and its bounds."""
+"""ReservedLabels: invariants, the resources that it evaluates, and its bounds."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ AUTHORITY, PAIR = self_signed(["localhost"], ["127.0.0.1"], utc_now())
 
 
 class Rule:
-    """A rule that judges by a given function."""
+    """A rule that evaluates by a given function."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

@@ -150,7 +150,7 @@ def test_waiting_requests_only_block_their_own_peer(start: Start) -> None:
         for _ in flood:
             assert state.asked.acquire(timeout=20)
         ours = pool.submit(ask, "127.0.0.1")
-        assert state.asked.acquire(timeout=20), "judged although the capacity is used up"
+        assert state.asked.acquire(timeout=20), "evaluated although the capacity is used up"
         assert ask(ELSEWHERE) == 429
         served.loop.call_soon_threadsafe(state.open.set)
         assert [task.result() for task in (*flood, ours)] == [200] * 5

@@ -275,7 +275,7 @@ def test_P1_a_bundle_that_fails_its_self_test_is_not_loaded(start: Start, tmp_pa
     eventually(lambda: served.metric("spotgate_last_reload_success", what="policies") == 0)
     assert served.ops("/version").json["bundle"] == "good"
     (problem,) = set(served.log("policies not loaded")[0]["problems"])
-    assert "policy bad couldn't judge the object" in problem
+    assert "policy bad couldn't evaluate the object" in problem
     assert "ValueError at " in problem
     assert "the-secret" not in served.text_of_log()
     put(tmp_path / "file", "2!!")

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import traceback
 
         traceback.print_exc()
-        print("spotgate: this is a bug in spotgate, and nothing was judged", file=sys.stderr)
+        print("spotgate: this is a bug in spotgate, and nothing was evaluated", file=sys.stderr)
         return CANNOT_JUDGE
     return code
 

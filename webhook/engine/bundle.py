@@ -293,7 +293,7 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
             text = "this kind changes Pods, which can only be done on CREATE: write [CREATE]"
             raise SpecError((*path, "operations"), text)
         if not {"CREATE", "UPDATE"}.issuperset(rule.operations):
-            raise SpecError((*path, "operations"), "this kind judges what a Pod is to be: write [CREATE, UPDATE]")
+            raise SpecError((*path, "operations"), "this kind evaluates Pods before they run: write [CREATE, UPDATE]")
         if rule.api_groups != ("",) or rule.resources != ("pods",):
             text = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
             raise SpecError(path, text)

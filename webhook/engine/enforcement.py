@@ -148,7 +148,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         violation = Violation(
             id="internal-error",
             reason=failure.reason,
-            detail="All other policies judged it.",
+            detail="All other policies evaluated it.",
             fix="report the bug; until it is fixed, exempt the object from the policy",
             outcome=Outcome.DENY if self.of_pool else policy.kind.unknown_outcome,
             unknown=self.context.offline,
@@ -224,7 +224,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
             if known
             else "The user is unknown.",
             field=FIELD,
-            fix="leave it as it was, or ask one of them" if known else "pass --user and --group",
+            fix="restore the previous value, or ask a member of these groups" if known else "pass --user and --group",
         )
 
     def _why_break_glass_fails(self, policy: Policy) -> str:

@@ -166,8 +166,8 @@ class _Evaluation:
         self.findings.clear()
         self.operations.clear()
         self.audit.clear()
-        self.trace.policy = self.trace.where = ""  # no policy judges it
-        self.trace.say("not judged: %s", error)
+        self.trace.policy = self.trace.where = ""  # no policy evaluates it
+        self.trace.say("not evaluated: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = self.subject.with_labels_only()
@@ -177,7 +177,7 @@ class _Evaluation:
             id="too-large",
             reason=error.reason,
             field=error.field,
-            detail="Nothing was injected, and only labels were judged.",
+            detail="Nothing was injected, and only labels were evaluated.",
             fix="no object that works needs so much: take out what is not needed, or split the object",
         )
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
@@ -224,7 +224,7 @@ class _Evaluation:
             self._validate(named, self.subject)
         except _OF_THE_OBJECT as error:
             self.trace.policy = self.trace.where = ""
-            self.trace.say("not judged: %s", error)
+            self.trace.say("not evaluated: %s", error)
 
     def guard_break_glass(self, policies: tuple[Policy, ...]) -> None:
         """Report a break-glass annotation that none of the object's policies allows the user to write."""
@@ -284,7 +284,7 @@ class _Evaluation:
             elif subject is None:
                 if self.trace.kept:
                     self.trace.policy, self.trace.where = "", field_path(template.path)
-                    self.trace.say("the request leaves it as it is: it is not judged again")
+                    self.trace.say("the request leaves it as it is: it is not evaluated again")
             elif self.context.offline:
                 raise subject
             else:
@@ -295,7 +295,7 @@ class _Evaluation:
                         policy=ENGINE,
                         id="object/template-unreadable",
                         outcome=Outcome.WARN,
-                        reason=f"the pod template can't be read and was not judged: {subject.problem}",
+                        reason=f"the pod template can't be read and was not evaluated: {subject.problem}",
                         field=subject.field,
                     )
                 )
@@ -366,7 +366,7 @@ class _Evaluation:
                 self.trace.skip("%s", why_not)
                 return False
             if self.matching.is_unknown(policy):
-                text = "the labels of namespace %s are not known: judged as if match.namespaceSelector selected it"
+                text = "the labels of namespace %s are not known: evaluated as if match.namespaceSelector selected it"
                 self.trace.say(text, self.request.namespace)
         if self.route.contested and (decider := self.matching.decider(policy, subject)):
             self.trace.say("overridden: %s decides", decider, kind=StepKind.OVERRIDDEN)

@@ -89,7 +89,7 @@ def too_wide(bundle: Bundle) -> Iterator[Problem]:
 
 def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
     groups = {resource.group for resource in pool_resources(bundle.providers.values())}
-    of_pools = {group: f"all of {group}, where node pools are judged with failurePolicy Fail" for group in groups}
+    of_pools = {group: f"all of {group}, where node pools are evaluated with failurePolicy Fail" for group in groups}
     of_any = {"*": "every resource", **of_pools}
     for number, rule in enumerate(policy.spec.match.resource_rules or ()):
         for index, resource in enumerate(rule.resources):

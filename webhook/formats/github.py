@@ -33,7 +33,7 @@ _IN_PROPERTIES: Final = str.maketrans({"%": "%25", ":": "%3A", ",": "%2C"})
 def render(report: Report) -> str:
     """Return a command for each finding, unreadable file, and warning."""
     rows: list[tuple[str, str, str, Problem | Result]] = [
-        *(("error", "can't be judged", problem.text, problem) for problem in condensed(report.unreadable)),
+        *(("error", "can't be evaluated", problem.text, problem) for problem in condensed(report.unreadable)),
         *(("warning", "spotgate", problem.text, problem) for problem in report.warnings),
     ]
     counts: defaultdict[str, Iterator[int]] = defaultdict(count)

@@ -25,7 +25,7 @@ def render(report: Report) -> str:
     rows: list[tuple[str, str, str, str, Problem | Result]] = []
     for problem in condensed(report.unreadable):
         fingerprint = f"{paths[problem.file]}:{problem.line}:{problem.column}"
-        rows.append(("unreadable", f"can't be judged: {problem.text}", fingerprint, "blocker", problem))
+        rows.append(("unreadable", f"can't be evaluated: {problem.text}", fingerprint, "blocker", problem))
     for result, fingerprint in zip(report.results, fingerprints(report.results), strict=True):
         rows.append((result.id, _description(result), fingerprint, _SEVERITIES[result.outcome], result))
     return as_json(

@@ -95,7 +95,7 @@ def _verdict(report: Report) -> str:
     if denied:
         return f"{denied} of {counted(report.summary['documents'], 'object')} would be denied"
     if report.unreadable:
-        return "Not everything could be judged"
+        return "Not everything could be evaluated"
     return "Nothing would be denied" if report.results else "No findings"
 
 

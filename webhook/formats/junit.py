@@ -97,7 +97,7 @@ def _case(judged: ObjectReport, report: Report) -> JUnitCase:
 
 def _unread(problem: Problem) -> JUnitCase:
     where = f"{problem.file}:{problem.line}:{problem.column}"
-    return JUnitCase(name="can be judged", verdict="error", message=problem.text, sort="unreadable", text=where)
+    return JUnitCase(name="can be evaluated", verdict="error", message=problem.text, sort="unreadable", text=where)
 
 
 def _shown(result: Result) -> str:

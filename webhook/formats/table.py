@@ -81,7 +81,7 @@ def _additions(changed: ObjectReport) -> bytes:
 
 def _unreadable(report: Report) -> Iterator[Line]:
     if report.unreadable:
-        yield [("can't be judged:", "bold")]
+        yield [("can't be evaluated:", "bold")]
         yield from ([(f"  {line}", "")] for line in problem_lines(report.unreadable, alone=report.verbose))
         yield []
 
@@ -185,7 +185,7 @@ def _totals(report: Report) -> Line:
     line = [(f"{counted(summary['documents'], 'object')}{skipped}: ", "")]
     pieces = [(f"{summary[outcome]} {outcome}", style) for outcome, style in _STYLES.items() if summary[outcome]]
     if report.unreadable:
-        pieces.append((f"{len(report.unreadable)} can't be judged", "bold red"))
+        pieces.append((f"{len(report.unreadable)} can't be evaluated", "bold red"))
     for index, piece in enumerate(pieces or [("no findings", "")]):
         line += [(", ", ""), piece] if index else [piece]
     if report.patched:

@@ -84,7 +84,9 @@ class Changes:
             if (place := places.get(written_identity(manifest))) is None:
                 deleted.append(manifest)
                 continue
-            text = f"{manifest.kind} {manifest.name} is at {place} now, outside of the given paths, and is not judged"
+            text = (
+                f"{manifest.kind} {manifest.name} is at {place} now, outside of the given paths, and is not evaluated"
+            )
             complain(f"{manifest.file}:{manifest.line}: warning: {text}; pass that file too")
         return deleted
 

@@ -150,7 +150,7 @@ class Inputs:
 
 
 _NOT_RENDERED: Final = (
-    "is not rendered, and its files are judged as they are; to judge the rendered objects, run "
+    "is not rendered, and its files are evaluated as they are; to evaluate the rendered objects, run "
     "`kustomize build DIR | spotgate check -` or `helm template DIR | spotgate check -`"
 )
 

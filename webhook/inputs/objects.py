@@ -178,7 +178,9 @@ class Manifests(msgspec.Struct):
         """Count an object or other document. Raise TooManyError if the limit is exceeded."""
         self.count += 1
         if self.count > OBJECTS_AT_MOST:
-            text = f"the files hold more than {OBJECTS_AT_MOST} objects; judge one folder at a time, or --ignore some"
+            text = (
+                f"the files hold more than {OBJECTS_AT_MOST} objects; evaluate one folder at a time, or --ignore some"
+            )
             raise TooManyError(text)
 
     def lose(self, problem: Problem, kinds: frozenset[str] | None) -> None:

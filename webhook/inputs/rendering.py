@@ -93,7 +93,7 @@ class Rendering:
     def _fail(self, root: Root, why: str) -> None:
         flags = next((flags for words, flags in _SWITCHES.items() if words in why), "")
         command = root.command.replace("build", f"build {flags}", 1) if flags else root.command
-        text = f"can't be rendered: {why}; to judge it: `{command} | spotgate check -`"
+        text = f"can't be rendered: {why}; to evaluate it: `{command} | spotgate check -`"
         self.problems.append(Problem(escaped_name(root.place), 0, 0, "", text))
 
     def _printed(self, root: Root) -> list[Rendered] | str:
@@ -103,7 +103,7 @@ class Rendering:
                 data = self._run(root, os.path.realpath(home))
             self._bytes -= len(data)
             if self._bytes < 0:
-                return "all folders together print too much; judge one at a time"
+                return "all folders together print too much; evaluate one at a time"
             documents = read_documents(data, root.place)
         except FailureError as error:
             return str(error)
@@ -131,7 +131,7 @@ class Rendering:
             raise FailureError(f"{names} installed")
         seconds = min(SECONDS_IF_TRUSTED if root.trusted else SECONDS, self._until - time.monotonic())
         if seconds <= 0:
-            raise FailureError(f"all folders together take more than {SECONDS_IN_ALL} s; judge one at a time")
+            raise FailureError(f"all folders together take more than {SECONDS_IN_ALL} s; evaluate one at a time")
         command = [str(Path(program).absolute())]
         if root.is_chart:
             version = "{}.{}.0".format(*self._options.kubernetes_version)

@@ -38,8 +38,8 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterato
         outcome=Outcome.WARN,
         reason=several if len(clusters) > 1 else f"{name} is in the files more than once",
         field="metadata.name",
-        detail=f"{name} is at {listed(elsewhere, rest=', ')} too{more}. All files are judged as one cluster: the "
-        "last one counts for all others, and the pools of both count as each other's fallback.",
+        detail=f"{name} is at {listed(elsewhere, rest=', ')} too{more}. spotgate evaluates all files as one cluster: "
+        "the last definition replaces the others, and a pool of one cluster counts as a fallback in another.",
         fix="run `spotgate check` once for the folder of each cluster",
     )
     yield duplicates[0], finding

@@ -98,10 +98,10 @@ class Judge:
         resource = self._kinds.resource(manifest)
         try:
             judged = self._judge_unknown(manifest) if resource is None else self._judge(manifest, resource, is_stored)
-        except Exception as error:  # noqa: BLE001 - the other objects are judged
+        except Exception as error:  # noqa: BLE001 - the other objects are evaluated
             place = f"{type(error).__name__} at {frames_of(error)[-1]}"
             return Judgement(
-                problem=manifest.problem((), f"can't be judged because of a bug in spotgate; report it: {place}")
+                problem=manifest.problem((), f"can't be evaluated because of a bug in spotgate; report it: {place}")
             )
         if judged.problem is None:
             nameless = _NAMELESS if resource is not None and not manifest.shown_name else None
@@ -176,7 +176,7 @@ class Judge:
             policy=ENGINE,
             id="object/unknown-kind",
             outcome=Outcome.INDETERMINATE,
-            reason=f"not judged: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
+            reason=f"not evaluated: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
             field="kind",
             fix=f"pass its CustomResourceDefinition with --state, for policies that match {guess.plural}",
         )

@@ -86,7 +86,7 @@ class ResourceKinds:
             policy=ENGINE,
             id="object/replaced-kind",
             outcome=Outcome.WARN,
-            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not judged",
+            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not evaluated",
             field="kind",
             fix=f"write it as a {reader.kind} of {reader.group}/{reader.versions[0]}",
         )
@@ -108,7 +108,7 @@ class ResourceKinds:
                 policy=ENGINE,
                 id="object/unread-pool",
                 outcome=Outcome.AUDIT,
-                reason=f"not judged: no CapacityProvider reads {manifest.kind} of {manifest.group}",
+                reason=f"not evaluated: no CapacityProvider reads {manifest.kind} of {manifest.group}",
                 field="apiVersion",
                 fix=f"if they are node pools of this cluster, write {' or '.join(self.pools(manifest.kind))}, "
                 "or describe them in a CapacityProvider",
@@ -153,9 +153,9 @@ class UnknownTemplates:
             policy=ENGINE,
             id="object/template-unknown",
             outcome=Outcome.AUDIT,
-            reason=f"judged only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
+            reason=f"evaluated only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
             field=field_path(path),
-            detail="It looks like a pod template, and has a key that policies look at.",
+            detail="It looks like a pod template, and contains a key that policies read.",
             fix="if these are Pods, add the kind to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"

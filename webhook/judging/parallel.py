@@ -70,7 +70,7 @@ def in_processes(
         return common, [connection.recv() for connection, _ in workers]
     except (EOFError, ConnectionError):
         raise CannotJudgeError(
-            "error: a process that judged some of the files ended early; it may have run out of memory"
+            "error: a process that evaluated some of the files ended early; it may have run out of memory"
         ) from None
     finally:
         for _, process in workers:

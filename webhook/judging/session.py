@@ -148,7 +148,9 @@ class Session:
         if not (judged.objects or problems or compared):
             paths = [*self._options.paths, *self._options.kustomize, *self._options.helm]
             skipped = f"{counted(judged.skipped, 'file or document')} skipped" if judged.skipped else "no manifests"
-            text = f"nothing was judged: there are no Kubernetes objects here ({skipped}); pass the manifests you apply"
+            text = (
+                f"nothing was evaluated: there are no Kubernetes objects here ({skipped}); pass the manifests you apply"
+            )
             problems.append(Problem(escaped_name(paths[0]), 0, 0, "", text))
         return replace(judged, problems=problems, not_rendered=self.inputs.not_rendered)
 

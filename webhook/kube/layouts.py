@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ _INHERITED: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName")
 """The placement fields that Pods inherit from their workload, unless they set them."""
 _GPU: Final = "nvidia.com/gpu"
 _GRACE: Final = "terminationGracePeriodSeconds"
+_PATCHED_GRACE: Final = re.compile(rf"""\b{_GRACE}["']?\s*:\s*["']?([0-9]{{1,9}})\b""")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         gpus: path of the number of GPUs, or of a map with the resource's ``name`` and ``quantity``; empty if the
             containers request their GPUs.
         grace: the field of the spec that sets the grace period, and its default; empty for the usual field.
+        patch: the field of the spec with a patch of the Pod's spec as text, of which only the grace period counts.
         elsewhere: the Pods run in another namespace than the object.
         inherits: the sources that all Pods of the object inherit from, most specific first.
         written: the spec fields that a patch can set there; None for all.
@@ -55,6 +58,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[Steps, ...] = ()
     gpus: Steps = ()
     grace: tuple[tuple[str, int], ...] = ()
+    patch: str = ""
     elsewhere: bool = False
     inherits: tuple[Source, ...] = ()
     written: frozenset[str] | None = None
@@ -86,10 +90,10 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if containers:
             spec["containers"] = containers
-        for name, default in self.grace:
-            spec[_GRACE] = spec.get(name) or default
-            moved["spec", _GRACE] = (*path, *self.spec, name)
         copied = self._inherit(root, spec, inherited)
+        if grace := self._grace(spec):
+            field, spec[_GRACE] = grace
+            moved["spec", _GRACE] = inherited.get(("spec", *field), (*path, *self.spec, *field))
         if count := self.gpus and member(holder, self.gpus):
             if not spec.get("containers"):  # the place itself describes the only container
                 moved["spec", "containers", 0] = path
@@ -97,12 +101,19 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         value = {"metadata": metadata, "spec": spec}
         return LaidOutPod(path, place.identity, value, self, moved, inherited, copied)
 
+    def _grace(self, spec: dict[str, Any]) -> tuple[Steps, object] | None:
+        """Return another field that sets the grace period, and the period in seconds."""
+        if self.patch and (found := _PATCHED_GRACE.search(str(spec.get(self.patch)))):
+            return (self.patch,), int(found[1])
+        return next((((name,), spec.get(name) or default) for name, default in self.grace), None)
+
     def _inherit(self, root: object, spec: dict[str, Any], inherited: dict[Steps, Steps]) -> dict[str, Any]:
         """Add inherited fields to the Pod's spec, and their paths to ``inherited``. Return the added fields."""
         copied: dict[str, Any] = {}
+        usual = (*_INHERITED, self.patch) if self.patch else _INHERITED
         for source in self.inherits:
             source_spec = member(root, source.spec) if source.spec is not None else None
-            for field in source_spec if source.whole and isinstance(source_spec, dict) else _INHERITED:
+            for field in source_spec if source.whole and isinstance(source_spec, dict) else usual:
                 if spec.get(field) is None and (given := member(source_spec, (field,))) is not None:
                     spec[field] = copied[field] = given
                     inherited["spec", field] = (*(source.spec or ()), field)

@@ -184,7 +184,7 @@ class Failure(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> str:
         """Return what the policy didn't do."""
-        return f"policy {self.policy} couldn't judge the object because of a bug in spotgate"
+        return f"policy {self.policy} couldn't evaluate the object because of a bug in spotgate"
 
     def __str__(self) -> str:
         return f"{self.reason}; report it: {self.error} at {self.where[-1]}"

@@ -59,7 +59,7 @@ def condensed(problems: Iterable[Problem]) -> list[Problem]:
     if len(files) <= _LISTED_FILES:
         return ordered
     first = ordered[0]
-    named = f"{len(files)} files can't be read or judged: {', '.join(files[1 : _LISTED + 1])} and others"
+    named = f"{len(files)} files can't be read or evaluated: {', '.join(files[1 : _LISTED + 1])} and others"
     return [msgspec.structs.replace(first, text=f"{first.text} ({named}; `-o json` lists all)")]
 
 

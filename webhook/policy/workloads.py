@@ -77,6 +77,8 @@ class PodPlaceSpec(Model):
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
     grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
     """The spec's field for the grace period and its default, if it isn't `terminationGracePeriodSeconds`."""
+    patch: str = ""
+    """The spec's field with a patch of the Pod's spec as text. Of that, only the grace period counts."""
     elsewhere: Flag = False
     """Whether the Pods run in another namespace. If so, the labels of the object's namespace don't count."""
     inherits: tuple[InheritedSpec, ...] = ()
@@ -152,6 +154,7 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
         containers=item.containers,
         gpus=item.gpus,
         grace=tuple(item.grace.items()),
+        patch=item.patch,
         elsewhere=item.elsewhere,
         inherits=tuple(map(_source, item.inherits)),
         written=None if item.written is None else frozenset(item.written),

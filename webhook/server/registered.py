@@ -64,5 +64,8 @@ class Registered:
         self.outdated = len({difference.webhook for difference in outdated})
         problems = [f"{difference.webhook}: {difference.field} {difference.what}" for difference in outdated]
         if problems != self._last_logged:
-            log.warning("webhook configurations compared", outdated=problems)
+            if problems:
+                log.warning("webhook configurations outdated", outdated=problems)
+            else:
+                log.info("webhook configurations up to date")
         self._last_logged = problems

@@ -199,7 +199,7 @@ def test_a_workload_without_a_reason_is_not_a_survivor() -> None:
     shown = table.render(msgspec.structs.replace(report(), on_spot=[risk]))
     assert "not checked: whether the Pods fit on other nodes" in shown
     assert "`spotgate rehearse --lose gpu-spot --kubeconfig FILE`" in shown
-    assert "not judged" not in table.render(msgspec.structs.replace(report(), on_spot=[]))
+    assert "not evaluated" not in table.render(msgspec.structs.replace(report(), on_spot=[]))
 
 
 # Which Nodes are spot

@@ -1,4 +1,4 @@
-"""Judging by ``check``: requests, state, patches, positions of findings, exit codes."""
+"""Evaluating by ``check``: requests, state, patches, positions of findings, exit codes."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_an_object_over_a_bound_is_explained(run: Run, write: Write, manifest: s
     many = ", ".join(f"label-{number}: a" for number in range(300))
     file = write("many.yaml", manifest.replace("containers:", f"nodeSelector: {{{many}}}{separator}containers:"))
     text = explain(run, "--state", "state.yaml", file)
-    assert "\n\nnot judged: " in text
+    assert "\n\nnot evaluated: " in text
     assert "\nskips       spot-placement" in text
     assert "\npasses      reserved-labels" in text
 

@@ -75,7 +75,7 @@ def request_of(body: bytes) -> JSON:
     return request
 
 
-# For objects that no policy judged: these need no judgment.
+# For objects that no policy evaluated: these need no judgment.
 NOT_JUDGED = {"object/unreadable", "object/template-unreadable", "object/too-large"}
 
 

@@ -1,4 +1,4 @@
-"""Judge as the command line does, in a process without threads; print the report and the number of forks.
+"""Evaluate as the command line does, in a process without threads; print the report and the number of forks.
 
 The arguments are those of ``check``; ``+`` separates runs. ``PROCESSES`` lists the number of cores
 for each run; ``DO`` is the action during a report: ``die``, or ``wait`` for ``SECONDS``.

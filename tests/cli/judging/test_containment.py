@@ -1,4 +1,4 @@
-"""A bug in one policy costs only that policy's verdict on that object: all commands judge the rest."""
+"""A bug in one policy costs only that policy's verdict on that object: all commands evaluate the rest."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_check_reports_the_failure_and_everything_else(policy: str, files: list[
     }
     denied = [(result["name"], result["kind"]) for result in results if result["outcome"] == "deny"]
     assert denied == [(name, kind) for name in ("broken", "sound") for kind in ("Pod", "Deployment")]
-    assert f"broken.yaml:4:5: policy {policy} couldn't judge the object because of a bug in spotgate" in done.err
+    assert f"broken.yaml:4:5: policy {policy} couldn't evaluate the object because of a bug in spotgate" in done.err
     assert "KeyError at " in done.err
     assert "hunter2" not in done.out + done.err
 
@@ -114,7 +114,7 @@ def test_explain_explains_the_other_policies(policy: str, files: list[str], run:
     done = run("explain", *files)
     assert done.code == 2
     broken, sound = done.out.split("Deployment default/")[1:]
-    assert f"indeterminate: policy {policy} couldn't judge the object" in broken
+    assert f"indeterminate: policy {policy} couldn't evaluate the object" in broken
     assert "denies      reserved-labels" in broken
     assert "bug" not in sound
 
@@ -148,7 +148,9 @@ def test_review_answers(policy: str, files: list[str], run: Run, write: Write) -
     )
     assert (mutated["allowed"], validated["allowed"]) == (True, False)
     assert "foo.coreweave.com/bar" in validated["status"]["message"]
-    assert f"policy {policy} couldn't judge" in " ".join((*mutated.get("warnings", ()), *validated.get("warnings", ())))
+    assert f"policy {policy} couldn't evaluate" in " ".join(
+        (*mutated.get("warnings", ()), *validated.get("warnings", ()))
+    )
 
 
 def test_replay_reports_a_failure_of_both_policies(policy: str, run: Run, write: Write) -> None:
@@ -156,13 +158,13 @@ def test_replay_reports_a_failure_of_both_policies(policy: str, run: Run, write:
     file = write("review.json", review(pod, name="broken"))
     done = run("replay", "--policies", "shipped", "--against", "shipped", "--state", write("state.yaml", STATE), file)
     assert done.code == 2
-    assert f"{file}:1:1: policy {policy} couldn't judge the object" in done.err
+    assert f"{file}:1:1: policy {policy} couldn't evaluate the object" in done.err
 
 
 def test_a_policy_test_cant_run(policy: str, run: Run, write: Write) -> None:
     done = run("test", "--policies", "shipped", write("tests.yaml", TESTS))
     assert done.code == 2
-    assert f"policy {policy} couldn't judge the object" in done.out + done.err
+    assert f"policy {policy} couldn't evaluate the object" in done.out + done.err
 
 
 def test_a_bug_outside_the_policies_costs_one_object(
@@ -176,4 +178,4 @@ def test_a_bug_outside_the_policies_costs_one_object(
     monkeypatch.setattr("webhook.judging.judge.decide", broken)
     done = run("check", "-o", "json", *files)
     assert (done.code, done.json["summary"]["documents"]) == (2, 4)
-    assert "broken.yaml:4:5: can't be judged because of a bug in spotgate; report it: KeyError at " in done.err
+    assert "broken.yaml:4:5: can't be evaluated because of a bug in spotgate; report it: KeyError at " in done.err

@@ -1,4 +1,4 @@
-"""Files that ``check`` reads, skips, and can't judge."""
+"""Files that ``check`` reads, skips, and can't evaluate."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_objects_of_all_files_are_bounded(check: Check, write: Write, monkeypatc
     for number in range(5):
         write(f"d/{number}.yaml", CLEAN_POD)
     done = check("d")
-    text = "the files hold more than 3 objects; judge one folder at a time, or --ignore some"
+    text = "the files hold more than 3 objects; evaluate one folder at a time, or --ignore some"
     assert (done.code, done.err) == (2, f"d/3.yaml: {text}; or leave the file out with --ignore\n")
     items = '{"kind": "PodList", "apiVersion": "v1", "items": [{}, {}, {}, {}]}'
     assert check(write("list.json", items)).err == f"list.json: {text}\n"

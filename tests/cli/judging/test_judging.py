@@ -1,4 +1,4 @@
-"""Objects are judged one after another, each as in a request of the API server.
+"""Objects are evaluated one after another, each as in a request of the API server.
 
 The patch of any Pod or Deployment applies to the manifest as written, and is complete.
 """

@@ -80,7 +80,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def error_of(run: Run, write: Write, text: str | None, *arguments: str) -> str:
-    """Return the standard error of a run that judges nothing."""
+    """Return the standard error of a run that evaluates nothing."""
     write("pod.yaml", POD)
     if text is not None:
         write("kubeconfig", text)

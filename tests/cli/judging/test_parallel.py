@@ -118,7 +118,7 @@ def test_a_process_that_dies_is_an_error(write: Write) -> None:
     write("in/1.yaml", MANY)
     done = execute("in", processes="3", do="die")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(b"error: a process that judged some of the files ended early")
+    assert done.stderr.startswith(b"error: a process that evaluated some of the files ended early")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Output of the real renderers is judged, and their errors are shown."""
+"""Output of the real renderers is evaluated, and their errors are shown."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_missing_tool_is_reported_with_how_to_run_it(
     write(f"{overlay}/function.yaml", f"apiVersion: v1\nkind: ConfigMap\n{function}\n")
     done = check("overlays") if discovered else check("--kustomize", overlay)
     assert done.code == 2
-    assert done.err.endswith(f"; to judge it: `kustomize build {flags} {overlay} | spotgate check -`\n")
+    assert done.err.endswith(f"; to evaluate it: `kustomize build {flags} {overlay} | spotgate check -`\n")
     assert not list(Path().rglob("ran"))
 
 
@@ -161,8 +161,8 @@ def test_helm_errors_are_shown(check: Check, chart: str, write: Write) -> None:
 
 
 NO_PROGRAM = {
-    "some/kustomization.yaml": "neither `kustomize` nor `kubectl` is installed; to judge it: `kustomize build some | ",
-    "some/Chart.yaml": "`helm` is not installed; to judge it: `helm template some | ",
+    "some/kustomization.yaml": "neither `kustomize` nor `kubectl` is installed; to evaluate it: `kustomize build some | ",
+    "some/Chart.yaml": "`helm` is not installed; to evaluate it: `helm template some | ",
 }
 
 
@@ -200,6 +200,6 @@ def test_explain_renders_and_fix_edits_the_sources(run: Run, overlay: str) -> No
     assert "Pod default/prod-web  base/pod.yaml:1" in run("explain", "--kustomize", overlay).out
     assert "unrecognized arguments: --kustomize" in run("fix", "--kustomize", overlay).err
     done = run("fix", "--diff", ".")
-    assert "overlays/prod/kustomization.yaml: is not rendered, and its files are judged as they are" in done.err
+    assert "overlays/prod/kustomization.yaml: is not rendered, and its files are evaluated as they are" in done.err
     shutil.rmtree("base")
     assert run("explain", "--kustomize", overlay).code == 2

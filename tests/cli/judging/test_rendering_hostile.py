@@ -122,7 +122,7 @@ def test_all_roots_share_one_limit(check: Check, write: Write, tmp_path: Path, m
     write("b/kustomization.yaml", "{}")
     done = check(".")
     assert done.code == 2
-    assert "take more than 0 s; judge one at a time" in done.err
+    assert "take more than 0 s; evaluate one at a time" in done.err
 
 
 def test_a_named_file_is_judged_unrendered(check: Check, write: Write, kustomize: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
@@ -156,8 +156,8 @@ def test_nothing_to_judge_exits_with_2_in_every_format(run: Run, write: Write, o
     write("empty/values.yaml", "a: b")
     done = run("check", "-o", f"{output}=report", "empty")
     assert done.code == 2
-    assert done.err == "empty: nothing was judged: there are no Kubernetes objects here (1 file or document skipped); pass the manifests you apply\n"  # fmt: skip
-    assert "nothing was judged" in Path("report").read_text() or output == "policyreport"
+    assert done.err == "empty: nothing was evaluated: there are no Kubernetes objects here (1 file or document skipped); pass the manifests you apply\n"  # fmt: skip
+    assert "nothing was evaluated" in Path("report").read_text() or output == "policyreport"
     assert [run(command, "empty").code for command in ("fix", "explain")] == [2, 2]
 
 
@@ -168,6 +168,6 @@ def test_many_unreadable_files_are_one_line_with_a_count(run: Run, write: Write,
     done = run("check", "-o", f"{output}=report", "-o", "json", "many")
     assert done.code == 2
     (line,) = done.err.splitlines()
-    assert "50 files can't be read or judged: many/01.yaml, many/02.yaml, many/03.yaml and others" in line
+    assert "50 files can't be read or evaluated: many/01.yaml, many/02.yaml, many/03.yaml and others" in line
     assert len(done.json["unreadable"]) == 50
-    assert Path("report").read_text().count("files can't be read or judged") == 1
+    assert Path("report").read_text().count("files can't be read or evaluated") == 1

@@ -1,4 +1,4 @@
-"""Every command judges every pod template of `policies/workloads.yaml`, on every provider, however its Pods get on spot."""
+"""Every command evaluates every pod template of `policies/workloads.yaml`, on every provider, however its Pods get on spot."""
 
 from __future__ import annotations
 

@@ -139,11 +139,11 @@ def test_unjudged_objects_are_counted_and_listed_in_a_file(run: Run, write: Writ
     write("d/bad.yaml", "apiVersion: v1\nkind: ConfigMap\na: [\n")
     write("d/pod.yaml", POD)
     shown = run("check", "d", "--policies", policies)
-    assert shown.out.endswith("\n1 object: 1 deny, 1 can't be judged\n")
+    assert shown.out.endswith("\n1 object: 1 deny, 1 can't be evaluated\n")
     assert shown.err.startswith("d/bad.yaml:4:1: ")
     run("check", "d", "--policies", policies, "-o", "table=out.txt")
     findings, totals = shown.out.removesuffix("\n").rsplit("\n", 1)
-    assert Path("out.txt").read_text() == f"{findings}\ncan't be judged:\n  {shown.err}\n{totals}\n"
+    assert Path("out.txt").read_text() == f"{findings}\ncan't be evaluated:\n  {shown.err}\n{totals}\n"
 
 
 def test_manifest_cannot_steer_the_terminal(run: Run, write: Write, policies: Path) -> None:

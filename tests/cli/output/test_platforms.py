@@ -104,7 +104,7 @@ def test_an_unreadable_file_is_a_blocker(run: Run, write: Write, policies: Path)
     assert (issue["severity"], issue["location"]) == ("blocker", {"path": "bad.yaml", "lines": {"begin": 2}})
     missing = issues(run, policies, "nowhere.yaml")[0]
     assert missing["location"] == {"path": "nowhere.yaml", "lines": {"begin": 1}}
-    assert missing["description"].startswith("can't be judged: can't be read: No such file")
+    assert missing["description"].startswith("can't be evaluated: can't be read: No such file")
 
 
 def test_an_issue_is_one_line_whatever_its_fix(run: Run, write: Write) -> None:

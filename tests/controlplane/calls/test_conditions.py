@@ -1,7 +1,7 @@
 """The match conditions of the configurations, evaluated by the API server itself.
 
 Another webhook takes spotgate's place and records the reviews that the API server sends: these tests check which
-requests arrive, not the answers. `test_parity.py` checks that the API server sends every request that spotgate judges.
+requests arrive, not the answers. `test_parity.py` checks that the API server sends every request that spotgate evaluates.
 """
 
 from __future__ import annotations

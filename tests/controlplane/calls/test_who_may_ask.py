@@ -31,7 +31,7 @@ CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigur
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A bare cluster that stores Pods in namespace default only after spotgate has judged them."""
+    """A bare cluster that stores Pods in namespace default only after spotgate has evaluated them."""
 
     api: Api
     webhook: Webhook

@@ -80,7 +80,7 @@ def made_of(thing: dict[str, Any], nodes: list[str]) -> Iterator[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def own(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    """Yield a separate control plane, because the audit judges everything in it and deleted objects linger."""
+    """Yield a separate control plane, because the audit evaluates everything in it and deleted objects linger."""
     with start_bare_cluster(binaries) as running:
         yield running
 
@@ -175,7 +175,7 @@ def test_the_component_may_read_what_it_needs_and_forbidden_reads_are_reported(t
     without = json.loads(json.dumps(everything["rules"]).replace('"statefulsets"', '"replicasets"'))
     kubectl.apply({**everything, "rules": without, "metadata": {"name": "spotgate-audit"}})
     partial = audit(auditor)
-    assert (partial.code, partial.denied) == (2, DENIED)  # the audit still judges the rest
+    assert (partial.code, partial.denied) == (2, DENIED)  # the audit still evaluates the rest
     assert set(partial.at_risk) == {"patient", "web", "bare"}
     assert "statefulsets.apps can't be read: 403 Forbidden" in partial.said
     assert "- apiGroups: [apps]\n  resources: [statefulsets]\n  verbs: [list]" in partial.said

@@ -154,7 +154,7 @@ def without_token(spec: dict[str, Any]) -> dict[str, Any]:
 def test_mutate_custom_resource__spotgate_judges_the_object_after_other_webhooks(
     webhook: Webhook, api: Api, own: str, other: OtherWebhook
 ) -> None:
-    """Spotgate mutates no custom resource; it judges the object that the API server would store."""
+    """Spotgate mutates no custom resource; it evaluates the object that the API server would store."""
     other.answers["/"] = patching({"op": "add", "path": "/spec/computeClass", "value": "spot"})
     name = f"{own}-gold"
     only = [{"name": "own", "expression": f"object.metadata.name == '{name}'"}]

@@ -195,7 +195,7 @@ class Checker:
                 time.sleep(0.2)
 
     def _replace(self, resource: str, items: list[JSON]) -> None:
-        """Start from a list. A list doesn't show the order of assignments since the last event, so judge none of them."""
+        """Start from a list. A list doesn't show the order of assignments since the last event, so evaluate none of them."""
         self._take_nodes(math.inf)
         if resource == "nodes":
             self._pools.clear()

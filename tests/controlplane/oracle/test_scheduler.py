@@ -1,4 +1,4 @@
-"""300 random placements, judged by kube-scheduler: the Nodes to which it binds a Pod after admission.
+"""300 random placements, evaluated by kube-scheduler: the Nodes to which it binds a Pod after admission.
 
 Each Pod has a copy for each potential Node of its random cluster. The copy is pinned to a Node for itself, so that no other
 Pod takes the Node's resources.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-UNREADABLE = "the pod template can't be read and was not judged"
+UNREADABLE = "the pod template can't be read and was not evaluated"
 
 UNTOUCHED = ("kube-system", "spotgate-system")
 """Namespaces that the webhook configurations exclude."""

@@ -49,7 +49,8 @@ CAPACITIES: Final = (SPOT, SPOT_PREFERRED, ON_DEMAND)
 
 NODE_POOL_ANNOTATION: Final = "spotgate.dev/node-pool"
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
-KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations", "reclaim-notice")
+KEEP_RECLAIM_NOTICE: Final = "reclaim-notice"
+KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations", KEEP_RECLAIM_NOTICE)
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
 _LISTENER: Final = "AutoscalingListener"
@@ -138,10 +139,10 @@ class OwnChoice(msgspec.Struct, frozen=True):
 
 
 _PREFERS: Final = OwnChoice("its own affinity prefers spot, and it tolerates a spot taint", PREFERRED, prefers=True)
-_ON_DEMAND: Final = NotTargeting(f"label {CAPACITY_LABEL}: {ON_DEMAND}")
-_NO_CAPACITY: Final = NotTargeting(f"label {CAPACITY_LABEL} has an unknown value")
-_SILENT: Final = NotTargeting("it doesn't ask for spot")
-_NO_SPOT_POOL: Final = NotTargeting(f"annotation {NODE_POOL_ANNOTATION} names no spot pool")
+_ON_DEMAND: Final = NotTargeting(f"label `{CAPACITY_LABEL}` is `{ON_DEMAND}`")
+_NO_CAPACITY: Final = NotTargeting(f"label `{CAPACITY_LABEL}` has an unknown value")
+_SILENT: Final = NotTargeting("the Pod doesn't ask for spot")
+_NO_SPOT_POOL: Final = NotTargeting(f"annotation `{NODE_POOL_ANNOTATION}` names no spot pool")
 _UNKNOWN: Final = NotTargeting("it selects a node pool, and the node pools are unknown", unknown=True)
 
 
@@ -297,9 +298,9 @@ def _answer(
     own_place = own.field if isinstance(own, OwnChoice) and (wanted is None or not own.prefers) else ""
     because, field = own.because, own_place
     if wanted is not None:
-        because, field = f"label {CAPACITY_LABEL}: {wanted}", f'metadata.labels["{CAPACITY_LABEL}"]'
+        because, field = f"label `{CAPACITY_LABEL}` is `{wanted}`", f'metadata.labels["{CAPACITY_LABEL}"]'
         if CAPACITY_LABEL not in pod.labels:
-            because, field = f"{because} of its namespace", ""
+            because, field = f"label `{CAPACITY_LABEL}` of its namespace is `{wanted}`", ""
 
     gpus = _gpus(providers)
     classes = device_classes_of(pod.spec).union(meant.classes or ())
@@ -379,7 +380,7 @@ def own_choice(
     if named is not None:
         if supply.known and not any(nodes.pool is not None and nodes.pool.is_named(named) for nodes in supply.spot):
             return _NO_SPOT_POOL
-        return OwnChoice(f"annotation {NODE_POOL_ANNOTATION}: {named}", own_field(pod))
+        return OwnChoice(f"annotation `{NODE_POOL_ANNOTATION}` names `{named}`", own_field(pod))
     own = _own_selector(terms, supply, providers) if constrained(pod.spec) else _SILENT
     if isinstance(own, str):
         return OwnChoice(own, own_field(pod))

@@ -154,7 +154,7 @@ class GpuListsSpec(Model):
 
 
 class InstanceTypesSpec(GpuListsSpec):
-    """Instance types by their hardware. The fallback rule assumes that an unlisted type has GPUs.
+    """Instance types by their hardware. On spot, an unlisted type counts as one with GPUs.
 
     If ``arm`` is set, other types are amd64.
     """

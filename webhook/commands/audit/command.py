@@ -24,7 +24,7 @@ DESCRIPTION: Final = """\
 Evaluate the objects of a live cluster as if they were created now, and list the workloads on spot
 Nodes that would not survive a reclaim.
 
-audit never reads Secrets and ConfigMaps, and writes nothing without --write-reports.
+audit never reads Secrets or ConfigMaps, and writes nothing without --write-reports.
 """
 
 EPILOG: Final = """\

@@ -1,4 +1,4 @@
-"""Evaluate the objects of a live cluster. Read them slowly, page by page; never read Secrets and ConfigMaps."""
+"""Evaluate the objects of a live cluster. Read them slowly, page by page; never read Secrets or ConfigMaps."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Show, check, or rotate the certificates of an installation.
 
-Reads the Secret with the served certificate, and the caBundles of the API server. `check` prints
+Reads the Secret with the served certificate, and the caBundles of the webhook configurations. `check` prints
 only problems. `rotate` puts a new CA into the Secret of self-managed certificates, and waits until
 all replicas use it. Ten minutes later, they remove the old CA from the caBundles.
 """

@@ -108,7 +108,7 @@ def _add_cluster(parser: ArgumentParser) -> None:
     cluster = parser.add_argument_group("the cluster")
     has = "Nodes, node pools, PodDisruptionBudgets, running Pods; files or folders; repeatable"
     add_list(cluster, "--state", "PATH", f"manifests of objects in the cluster: {has}")
-    add_connection(cluster, "read a live cluster, without Secrets and ConfigMaps")
+    add_connection(cluster, "read a live cluster, without Secrets or ConfigMaps")
     add_cluster(cluster)
 
 

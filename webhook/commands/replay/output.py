@@ -103,7 +103,7 @@ def _operations(answer: Answer) -> Iterator[str]:
 
 def _totals(changes: Sequence[AnswerChange], reviews: int) -> str:
     if not changes:
-        return f"{counted(reviews, 'review')}: no change" if reviews else "no review was judged"
+        return f"{counted(reviews, 'review')}: no change" if reviews else "no review was evaluated"
     summary = _summary(changes, reviews)
     totals = ", ".join(f"{summary[name]} {words}" for name, (words, _) in _SORTS.items() if summary[name])
     return f"{counted(reviews, 'review')}: {counted(len(changes), 'change')}: {totals}"

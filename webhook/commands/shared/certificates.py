@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 READ_SECONDS: Final = 10.0
 """The timeout of each response of the API server, in seconds."""
 
-_NO_CA: Final = "let replicas or cert-manager put the CA there (their logs say why not), or do it: docs/certificates.md"
+_NO_CA: Final = (
+    "let replicas or cert-manager put the CA there (their logs say why not), or do it yourself: docs/certificates.md"
+)
 
 
 @dataclass(frozen=True, slots=True)

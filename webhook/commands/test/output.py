@@ -54,7 +54,7 @@ def _lines(report: PolicyTestReport) -> Iterator[Line]:
         yield from _coverage(report.coverage)
         yield []
     passed, failed, unjudged = report.count()
-    counts = ((passed, "passed"), (failed, "failed"), (unjudged, "could not be judged"))
+    counts = ((passed, "passed"), (failed, "failed"), (unjudged, "could not be evaluated"))
     totals = ", ".join(f"{number} {what}" for number, what in counts if number) or "nothing was tested"
     yield [(f"{counted(len(report.results), 'case')} against {report.policies}: {totals}", "")]
 

@@ -273,7 +273,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _no_effect(meant: LabelSpec, reason: str, field: str, lead: str) -> Violation:
-    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. Others block their node."
+    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. Pods without it block their node."
     return Violation(id="no-effect", reason=reason, field=field, detail=detail, fix=lead, yaml=_labels(meant))
 
 

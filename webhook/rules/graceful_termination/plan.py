@@ -68,7 +68,9 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     def _setting(self) -> str:
         """Return the name of the field that sets the grace period."""
         names = (name for label, name in _GRACE_FIELDS.items() if label in self.subject.pod.labels)
-        return next(names, self.subject.field(_GRACE).rpartition(".")[2])
+        own = self.subject.field(_GRACE).rpartition(".")[2]
+        usual = _GRACE.rpartition(".")[2]
+        return next(names, own if own.endswith("Seconds") else usual)  # a patch as text contains the usual field
 
     def _or_keep(self, word: str) -> str:
         """Return how to keep the Pod's value, for the end of a fix."""
@@ -183,6 +185,6 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
-            detail=f"Requests still arrive when a Pod starts to stop, and SIGTERM comes at once to {names}.{why}",
+            detail=f"Requests still arrive while a Pod stops, and SIGTERM comes at once to {names}.{why}",
             fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

@@ -76,7 +76,7 @@ class FieldRule(msgspec.Struct, frozen=True):
             reason = f"{path} is {kind}, not {wanted}"
             written = json.dumps(on_one_line(given)) if isinstance(given, str) else on_one_line(given)
             fix = f"write {wanted}{self._example()}"
-            yield self._violation("type", reason, f"It is {written}.", fix, given)
+            yield self._violation("type", reason, f"The value is {written}.", fix, given)
             return
         if isinstance(given, str):
             yield from self._judge_text(given)
@@ -84,7 +84,7 @@ class FieldRule(msgspec.Struct, frozen=True):
             fix = f"write {spec.minimum} or more:\n{as_yaml(path, spec.minimum)}"
             yield self._violation("minimum", f"{path} is {given}, less than {spec.minimum}", "", fix)
         if spec.immutable and before is not None:
-            was = f"It is {on_one_line(before)}, and the request makes it {on_one_line(given)}."
+            was = f"The request changes {on_one_line(before)} to {on_one_line(given)}."
             fix = f"keep it, and create another pool for {on_one_line(given)}:\n{as_yaml(path, before)}"
             yield self._violation("immutable", f"{path} can't be changed", was, fix, given)
 

@@ -142,6 +142,6 @@ def _unknown(
         id="unknown-instance-type",
         reason=f"unknown {what} {unknown}: no list contains {'them' if several else 'it'}",
         field=field.field if field is not None else "",
-        detail="A spot pool of an unknown type needs an on-demand fallback, and an on-demand pool of one is none.",
+        detail="spotgate assumes that an unlisted type has GPUs on spot and none on demand.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
     )

@@ -119,7 +119,9 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="last-fallback",
             reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
             field=change.field,
-            detail=" ".join([f"Left without: {_names(left)}.", *because, *self._useless(left[0], need, pools)]),
+            detail=" ".join(
+                [f"These pools would have no fallback: {_names(left)}.", *because, *self._useless(left[0], need, pools)]
+            ),
             fix=", or ".join(fix),
             outcome=need.outcome,
             unknown=all(_is_open(spot, pools) for spot in left),
@@ -136,7 +138,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
-            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Volumes can't move there.",
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Zonal volumes can't follow.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
         )
 
@@ -200,7 +202,7 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
         id="template-unknown",
         reason=f"can't tell whether {pool} is spot: {named} is unknown",
         field=reader.capacity_query.field,
-        detail="The pool gets no machines without the template. spotgate judges it when the template is created.",
+        detail="The pool gets no machines without the template. spotgate evaluates it when the template is created.",
         fix=f"create {named} in the same namespace, or pass it with --state",
         unknown=True,
     )
@@ -257,4 +259,5 @@ def _names(pools: Iterable[Pool]) -> str:
 
 
 def _zones(pools: Iterable[Pool]) -> str:
-    return ", ".join(sorted({zone for pool in pools for zone in pool.zones}))
+    zones = sorted({zone for pool in pools for zone in pool.zones})
+    return f"zone{'s' * (len(zones) > 1)} {', '.join(zones)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import KEEP_ANNOTATION
+from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_RECLAIM_NOTICE
 from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.kube.pod import DownwardApi, DownwardFile, FieldRef, Volume, VolumeMount
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from webhook.model.decision import Violation
     from webhook.rules.subject import Subject
 
-_ANNOTATION: Final = f"metadata.annotations['{RECLAIM_AT}']"
-_VOLUME: Final = Volume(name=VOLUME, downwardAPI=DownwardApi([DownwardFile(FILE, FieldRef(_ANNOTATION))]))
+ANNOTATION_FIELD: Final = f"metadata.annotations['{RECLAIM_AT}']"
+NOTICE_VOLUME: Final = Volume(name=VOLUME, downwardAPI=DownwardApi([DownwardFile(FILE, FieldRef(ANNOTATION_FIELD))]))
 _PLACES: Final = (f"{DIRECTORY}/", f"{DIRECTORY.removeprefix('/var')}/")  # in most images, /var/run is a link to /run
-_MOUNT: Final = VolumeMount(VOLUME, DIRECTORY, readOnly=True)
+NOTICE_MOUNT: Final = VolumeMount(VOLUME, DIRECTORY, readOnly=True)
 
 
 class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,15 +76,15 @@ class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
     def apply(self, editor: PodEditor) -> None:
         """Add the volume, its mounts, and the label, as far as they are missing."""
         if self.unmounted and not self.declared:
-            editor.add_volume(_VOLUME)
+            editor.add_volume(NOTICE_VOLUME)
         for placed in self.unmounted:
-            editor.add_mount(placed, _MOUNT)
+            editor.add_mount(placed, NOTICE_MOUNT)
         if not self.labeled:
             editor.add_label(ON_RECLAIM, self.action)
 
     def violations(self, subject: Subject) -> Iterator[Violation]:
         """Yield what prevents the changes, and the changes that are missing."""
-        keep = f"annotate {pod_noun(subject)} `{KEEP_ANNOTATION}: reclaim-notice`"
+        keep = f"annotate {pod_noun(subject)} `{KEEP_ANNOTATION}: {KEEP_RECLAIM_NOTICE}`"
         if self.wrong is not None:
             yield warning(
                 id="volume-taken",
@@ -122,7 +122,8 @@ def _has_notice(volume: Volume) -> bool:
     """Return whether the volume has the file with the deadline. It may have further files."""
     files = volume.downwardAPI.items or () if volume.downwardAPI is not None else ()
     return any(
-        file.path == FILE and file.fieldRef is not None and file.fieldRef.fieldPath == _ANNOTATION for file in files
+        file.path == FILE and file.fieldRef is not None and file.fieldRef.fieldPath == ANNOTATION_FIELD
+        for file in files
     )
 
 

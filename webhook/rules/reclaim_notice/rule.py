@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.globs import Globs
-from webhook.capacity.placement.target import KEEP_ANNOTATION, NotTargeting, kept_fields
+from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_RECLAIM_NOTICE, NotTargeting, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.view import Needs
@@ -128,7 +128,7 @@ def _plan(subject: Subject, action: str) -> NoticePlan | None:
     """Return the plan for a Pod with this action, or None if the Pod stays unchanged."""
     if action not in {INFORM, EVICT}:
         return None
-    if "reclaim-notice" in kept_fields(subject.pod):
+    if KEEP_RECLAIM_NOTICE in kept_fields(subject.pod):
         subject.trace.say("unchanged: annotation %s", KEEP_ANNOTATION)
         return None
     return NoticePlan.of(subject.pod, action)

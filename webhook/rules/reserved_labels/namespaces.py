@@ -47,7 +47,7 @@ def claims(
                     id="provider-namespace",
                     reason=f"{what} is reserved for namespaces of {provider.title}",
                     field=field,
-                    detail="spotgate judges nothing in these namespaces.",
+                    detail="spotgate evaluates nothing in these namespaces.",
                     fix="choose another name" if field == "metadata.name" else "remove it",
                 )
             elif view.pools is None:

@@ -134,7 +134,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             if doubt := self._doubt(key, resource):
                 yield warning(
                     id="disputed",
-                    reason=f"sources disagree whether users can set label {key}",
+                    reason=f"sources disagree on whether users can set label {key}",
                     field=f'{field}["{key}"]',
                     detail=doubt,
                     fix="keep it if the platform accepts it; otherwise, remove it",

@@ -98,8 +98,8 @@ def not_targeting(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
                 field=own.field,
-                detail=f"The label wins, but {own.because}. Without tolerations, "
-                "it stays pending on tainted spot nodes.",
+                detail=f"The label wins, but {own.because}, and that still selects spot. If its nodes are "
+                "tainted, the Pod stays pending.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
     elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
@@ -216,7 +216,7 @@ def not_placed(plan: PlacementPlan) -> Violation:
         id="not-placed",
         reason="the Pod targets spot, and lacks the tolerations or the selector for spot nodes",
         field="spec.tolerations" if plan.tolerations else "spec",
-        detail=f"It targets spot: {plan.because}. {NOT_MUTATED}",
+        detail=f"It targets spot because {plan.because}. {NOT_MUTATED}",
         fix=f"add {listed(missing)}",
     )
 

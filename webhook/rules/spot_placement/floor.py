@@ -80,7 +80,7 @@ def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
         fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
-        yield _no_effect(f", because the Pod doesn't target spot: {because}", fix)
+        yield _no_effect(f": {because}", fix)
 
 
 def _no_effect(why: str, fix: str) -> Violation:
@@ -114,7 +114,7 @@ def floor_case(
         violations = _template_violations(subject, floor, target, supply, context.view, providers)
         return FloorCase(FloorAssignment.TEMPLATE, tuple(violations))
     by_count = _owner_of(subject.pod) == _COUNTED
-    return _counted(subject.pod, context) if by_count else _ordinal(subject, floor, context.view)
+    return _counted(subject.pod, context) if by_count else _ordinal(subject, floor, context)
 
 
 def _owner_of(pod: Pod) -> str:
@@ -137,15 +137,19 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
     return None
 
 
-def _ordinal(subject: Subject, floor: Floor, view: ClusterView) -> FloorCase:
+def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
     """Return the case of a Pod with an ordinal. It doesn't depend on other Pods."""
     pod, owner = subject.pod, subject.pod.controller
     label, start = _GROUP_INDEX, 0
     if label not in pod.labels and owner is not None:
-        label, first = _INDEX, view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
+        label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
             reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
-            fix = "allow spotgate's ServiceAccount to get statefulsets.apps"
+            allow, given = (
+                "allow spotgate's ServiceAccount to get statefulsets.apps",
+                "pass the StatefulSet with --state",
+            )
+            fix = given if context.offline else allow
             return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
         start = first
     index = pod.labels.get(label, "")

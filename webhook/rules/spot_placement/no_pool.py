@@ -53,7 +53,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         id="no-pool-fits",
         reason="the Pod targets spot, and no spot pool can run it",
         field=target.field,
-        detail=f"It targets spot: {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
+        detail=f"It targets spot because {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         fix=f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
@@ -74,7 +74,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
-    because = f"It targets spot: {target.because}. {UNCHANGED}"
+    because = f"It targets spot because {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot}):
         because = f"There are spot pools of {listed(others)}. {because}"
@@ -132,8 +132,8 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=field,
-        detail=f"It targets spot: {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}{closed} "
-        f"{UNCHANGED}",
+        detail=f"It targets spot because {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}"
+        f"{closed} {UNCHANGED}",
         fix=fix,
     )
 
@@ -161,7 +161,7 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
         field=target.field,
-        detail=f"It targets spot: {target.because}. A taint dedicates a pool, unless it is known to mean spot. "
+        detail=f"It targets spot because {target.because}. A taint dedicates a pool, unless it is known to mean spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         fix=f"{remedy}; if the Pod belongs there, add a toleration to {noun}{named}",
     )

@@ -80,7 +80,7 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
     return case.finding(
         "driver",
         f"other Pods depend on the {name[:_SHOWN]}: one reclaimed node ends or stalls their work",
-        "The loss of one of the other Pods costs less, so you can run them on spot.",
+        "Losing one of the other Pods costs less, so they can run on spot.",
         "run it on demand",
     )
 
@@ -91,9 +91,9 @@ def bare_pod(case: SuitabilityCase) -> Violation:
     name = metadata.generateName.rstrip("-") or metadata.name or "NAME"
     return Violation(
         id="bare-pod",
-        reason="nothing creates this Pod again after its spot node is reclaimed",
+        reason="no controller replaces this Pod after its spot node is reclaimed",
         field="metadata.ownerReferences",
-        detail="It has no controller. Use a Job for work that ends, and a Deployment for work that always runs.",
+        detail="Use a Job for work that ends, and a Deployment for work that keeps running.",
         fix="create a Job or a Deployment with this Pod's metadata and spec",
         other=case.object("batch/v1", "Job", name, {"template": {"spec": {"restartPolicy": "Never"}}}),
     )
@@ -175,7 +175,8 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         yield finding(
             id="disruption-budget-several",
             reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them without SIGTERM",
-            detail=f"The API server evicts no Pod with several budgets ({names}): a drain can't stop it in time.",
+            detail=f"The API server refuses to evict a Pod that several budgets cover ({names}): a drain "
+            "can't stop it in time.",
             fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )

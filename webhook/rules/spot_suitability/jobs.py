@@ -71,7 +71,7 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
             reason=reason,
             field=field_path((*template.path[:-1], at)),
             outside=True,
-            detail="A Pod that a reclaim removes has failed, unless a podFailurePolicy ignores it.",
+            detail="A reclaimed Pod counts as failed, unless a podFailurePolicy ignores it.",
             fix=f"{fix}; the Job still fails if its program does",
             other=_policy(template),
         )

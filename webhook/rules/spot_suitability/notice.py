@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.globs import Globs
-from webhook.capacity.placement.target import kept_fields
+from webhook.capacity.placement.target import KEEP_RECLAIM_NOTICE, kept_fields
 from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
 from webhook.model.decision import warning
@@ -26,7 +26,7 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
 
     Its node must show the notice before the drain.
     """
-    if ON_RECLAIM in pod.labels or "reclaim-notice" in kept_fields(pod):
+    if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
         return
     named = pod.labels.get(CLASS_LABEL) or derive_class(pod, _OPERATORS, gpu=target.gpu is True)[0]
     strictest = budgets.strictest(target) if named == CHECKPOINTING else None

@@ -128,7 +128,7 @@ class SuitabilityFindingsSpec(Model):
     data_on_node: Level = "deny"
     """A hostPath with data."""
     job_fails: Level = "deny"
-    """A Job that one reclaim fails."""
+    """A Job that a single reclaim makes fail."""
     job_failure_policy: Level = "deny"
     """A Job that counts disruptions as failures; only recorded."""
     late_replacement: Level = "deny"

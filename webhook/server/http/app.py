@@ -62,7 +62,7 @@ OF_ANY_KIND: Final = 50
 """The maximum number of other decisions on the operators' page; they show that the API server sends reviews. Both lists
 take 0.3 MB, or 2 MB with names of the maximum length."""
 
-_INTERNAL_ERROR: Final = "spotgate couldn't judge this request because of a bug in spotgate; see its log"
+_INTERNAL_ERROR: Final = "spotgate couldn't evaluate this request because of a bug in spotgate; see its log"
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 _MESSAGE_LENGTH: Final = 1024
 """Characters of the message for a rejected request, which may quote the request."""

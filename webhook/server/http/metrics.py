@@ -40,7 +40,7 @@ _COUNTERS: Final = {
     "unknown": ("Findings because of unknown facts.",),
     "break_glass": ("Reviews in which break-glass was used or refused.", "result"),
     "errors": ("Reviews that failed because of a bug.", "phase"),
-    "policy_errors": ("Objects and pod templates that a policy couldn't judge because of a bug.", "policy"),
+    "policy_errors": ("Objects and pod templates that a policy couldn't evaluate because of a bug.", "policy"),
     "rejected": ("Requests that spotgate could not answer with a verdict.", "reason"),
     "shed": ("Requests answered with 429.", "reason"),
     "recorded": ("Reviews recorded for `spotgate replay`.",),
