@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from webhook.rules.reclaim_notice.rule import ReclaimNotice
 
 _LABEL: Final = quoted(ON_RECLAIM)
-_MOUNT: Final = literal(as_json(NOTICE_MOUNT))
-_VOLUME: Final = literal(as_json(NOTICE_VOLUME))
 
 # As in `webhook.rules.reclaim_notice.plan`: a mount in place of the notice's, and a volume with its contents.
 _WITHIN: Final = "^/*(var/+)?run/+spotgate(/.*)?$"
@@ -37,28 +35,19 @@ _HAS_NOTICE: Final = (
 )
 
 
-def _mounts(members: str, condition: str = "") -> str:
-    """Return an expression for the operations that mount the volume in these containers."""
-    missing = "has(each.volumeMounts) && each.volumeMounts.size() > 0"
-    return (
-        f"object.spec.?{members}.orValue([]).transformList(index, each, {condition}!{_IN_PLACE}, JSONPatch{{\n"
-        f"  op: 'add', path: '/spec/{members}/' + string(index) + '/volumeMounts' + ({missing} ? '/-' : ''),\n"
-        f"  value: {missing} ? dyn({_MOUNT}) : dyn([{_MOUNT}])\n"
-        "})"
-    )
-
-
 NOTICE: Final = """\
 (
   variables.mounts.size() == 0 || variables.declared.size() > 0 ? [] :
   variables.volumes.size() > 0 ? [JSONPatch{op: 'add', path: '/spec/volumes/-', value: %(volume)s}] :
   [JSONPatch{op: 'add', path: '/spec/volumes', value: [%(volume)s]}]
-) + variables.mounts + (
+) + variables.mounts.map(path, JSONPatch{
+  op: 'add', path: path, value: path.endsWith('-') ? dyn(%(mount)s) : dyn([%(mount)s])
+}) + (
   !variables.told || %(label)s in variables.labels ? [] :
   variables.labels.size() > 0 ?
   [JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey(%(label)s), value: variables.action}] :
   [JSONPatch{op: 'add', path: '/metadata/labels', value: {%(label)s: variables.action}}]
-)""" % {"volume": _VOLUME, "label": _LABEL}  # noqa: UP031 - the expression has many braces
+)""" % {"volume": literal(as_json(NOTICE_VOLUME)), "mount": literal(as_json(NOTICE_MOUNT)), "label": _LABEL}  # noqa: UP031 - the expression has many braces
 """The operations of the notice, which read the variables below."""
 
 
@@ -82,3 +71,12 @@ def notice_variables(rule: ReclaimNotice, matching: str) -> dict[str, str]:
         "mounts": f"!variables.told || variables.declared.exists(volume, !{_HAS_NOTICE}) ? [] :\n"
         f"{_mounts('containers')} +\n" + _mounts("initContainers", "each.?restartPolicy.orValue('') == 'Always' && "),
     }
+
+
+def _mounts(members: str, condition: str = "") -> str:
+    """Return an expression for the JSON pointers of the mounts that are missing in these containers."""
+    return (
+        f"object.spec.?{members}.orValue([]).transformList(index, each, {condition}!{_IN_PLACE},\n"
+        f"  '/spec/{members}/' + string(index) + '/volumeMounts' + "
+        "(each.?volumeMounts.orValue([]).size() > 0 ? '/-' : ''))"
+    )
