@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 import time
@@ -176,7 +177,7 @@ TABLE = [
     Case("told", told(pod("case"))),
     Case("told on spot", told(spot(), "evict")),
     Case("told, with a sidecar and an init container", told(spot(initContainers=[{"name": "init", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}]))),
-    Case("told, and the kind is left to the webhook", told(of(pod("case"), affinity={"nodeAffinity": AFFINITY}))),
+    Case("told, and the kind is left to the webhook", told(spot(affinity={"nodeAffinity": AFFINITY})), "left"),
     Case("told nothing", told(pod("case"), "none"), "unchanged"),
     Case("told by an unknown word", told(pod("case"), "tell"), "unchanged"),
     Case("told by its namespace", spot(), namespace="told"),
@@ -273,7 +274,7 @@ def create(server: Server, case: Case) -> JSON:
 def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> JSON:
     """Return the Pod after the webhook's mutation, given the admitted Pod with its defaults."""
     thing = {**case.pod, "spec": msgspec.json.decode(msgspec.json.encode(admitted["spec"]))}
-    thing["metadata"] = {**case.pod["metadata"], "namespace": case.namespace}
+    thing["metadata"] = {**copy.deepcopy(case.pod["metadata"]), "namespace": case.namespace}
     request = {
         "uid": "1",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},

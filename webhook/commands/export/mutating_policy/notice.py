@@ -1,7 +1,6 @@
 """Write the CEL of ReclaimNotice: the action of a Pod, and the volume, the mounts, and the label that are missing.
 
-A Pod's own label decides everywhere. The label of its namespace and the policy decide only for Pods that the table
-recognizes as targeting spot.
+A Pod's own label decides even if the Pod doesn't ask for spot. Nothing is added to Pods that are left to the webhook.
 """
 
 from __future__ import annotations
@@ -62,9 +61,10 @@ def notice_variables(rule: ReclaimNotice, matching: str) -> dict[str, str]:
     inherited = f"namespaceObject.?metadata.?labels[?{_LABEL}]"
     return {
         "action": f"{_LABEL} in variables.labels ? variables.labels[{_LABEL}] : "
-        f"variables.silent || !variables.expressible || variables.answer.size() == 0 ? {quoted(NONE)} : "
-        f"{inherited}.orValue({of_class if actions else quoted(NONE)})",
-        "told": f"{matching} && variables.action in {literal([INFORM, EVICT])} && "
+        f"variables.silent ? {quoted(NONE)} : {inherited}.orValue({of_class if actions else quoted(NONE)})",
+        "left": "!variables.expressible || (!variables.silent && variables.answer.size() == 0) || "
+        "(variables.grace < variables.before && variables.hooks)",
+        "told": f"{matching} && !variables.left && variables.action in {literal([INFORM, EVICT])} && "
         f"!({quoted(KEEP_RECLAIM_NOTICE)} in variables.keeps)",
         "volumes": "object.spec.?volumes.orValue([])",
         "declared": f"variables.volumes.filter(volume, volume.name == {quoted(VOLUME)})",
