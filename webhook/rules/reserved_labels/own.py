@@ -103,7 +103,7 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
         why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
-    where = "" if key == ASSIGNED_LABEL else of_pods if key in _OF_PODS else applied
+    where = "" if key in {ASSIGNED_LABEL, RECLAIM_AT} else of_pods if key in _OF_PODS else applied
     return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",
