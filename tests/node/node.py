@@ -48,21 +48,28 @@ class Node:
     log: Path
 
     def run(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Create a Pod, and add the node and the image to its spec. A finalizer keeps its last status."""
+        """Create a Pod. A finalizer keeps its last status."""
         metadata = {"name": name, "finalizers": ["test.spotgate.dev/observed"]}
-        mounts = [{"name": "log", "mountPath": "/log"}]
-        common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": mounts}
+        accepted(self.api.create(PODS, {"metadata": metadata, "spec": self.placed(spec)}))
+
+    def placed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the spec of a Pod with the node, the image, and the folder `log`."""
+        log = {"name": "log", "mountPath": "/log"}
+        common = {"image": IMAGE, "imagePullPolicy": "Never"}
         placed: dict[str, Any] = {
-            kind: [{**common, **container} for container in spec.get(kind, ())]
+            kind: [
+                {**common, **container, "volumeMounts": [*container.get("volumeMounts", ()), log]}
+                for container in spec.get(kind, ())
+            ]
             for kind in ("initContainers", "containers")
         }
         placed |= {
             "nodeName": "node",
             "hostNetwork": True,
             "os": {"name": "linux"},  # `stopSignal` requires it
-            "volumes": [{"name": "log", "hostPath": {"path": str(self.log)}}],
+            "volumes": [*spec.get("volumes", ()), {"name": "log", "hostPath": {"path": str(self.log)}}],
         }
-        accepted(self.api.create(PODS, {"metadata": metadata, "spec": {**spec, **placed}}))
+        return {**spec, **placed}
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return all Pods by name."""
