@@ -24,10 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.builders import BUNDLE, NOW, review
 from tests.controlplane.harness.api import Api, accepted, pods_in
 from tests.node.programs import CGROUPS
+from webhook.engine.engine import decide
+from webhook.kube.notice import ON_RECLAIM
+from webhook.model.patch import apply_all
+from webhook.model.review import decode_review
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, reserve_control_plane
 from webhook.rehearse.controlplane.servers import NO_SERVICE_ACCOUNTS
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,13 +53,13 @@ class Node:
     api: Api
     log: Path
 
-    def run(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Create a Pod. A finalizer keeps its last status."""
-        metadata = {"name": name, "finalizers": ["test.spotgate.dev/observed"]}
-        accepted(self.api.create(PODS, {"metadata": metadata, "spec": self.placed(spec)}))
+    def run(self, name: str, spec: Mapping[str, Any], on_reclaim: str = "") -> None:
+        """Create a Pod, and add the node and the image to its spec. A finalizer keeps its last status.
 
-    def placed(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the spec of a Pod with the node, the image, and the folder `log`."""
+        ``on_reclaim`` is the value of this label. The webhook's engine changes the Pod accordingly.
+        """
+        labels = {ON_RECLAIM: on_reclaim} if on_reclaim else {}
+        metadata = {"name": name, "labels": labels, "finalizers": ["test.spotgate.dev/observed"]}
         log = {"name": "log", "mountPath": "/log"}
         common = {"image": IMAGE, "imagePullPolicy": "Never"}
         placed: dict[str, Any] = {
@@ -69,7 +75,10 @@ class Node:
             "os": {"name": "linux"},  # `stopSignal` requires it
             "volumes": [*spec.get("volumes", ()), {"name": "log", "hostPath": {"path": str(self.log)}}],
         }
-        return {**spec, **placed}
+        pod = {"metadata": metadata, "spec": {**spec, **placed}}
+        request = decode_review(review(pod, name=name, namespace="default"))
+        apply_all(decide(request, BUNDLE.index, Context(phase=Phase.MUTATE, now=NOW)).patch, pod)
+        accepted(self.api.create(PODS, pod))
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return all Pods by name."""

@@ -6,15 +6,10 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from tests.builders import BUNDLE, NOW, review
 from tests.controlplane.harness.api import accepted
 from tests.node.node import PODS
 from tests.node.test_stop import states
-from webhook.engine.engine import decide
-from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM, RECLAIM_AT
-from webhook.model.patch import apply_all
-from webhook.model.review import decode_review
-from webhook.rules.context import Context, Phase
+from webhook.kube.notice import DIRECTORY, FILE, INFORM, RECLAIM_AT
 
 if TYPE_CHECKING:
     from tests.node.node import Node
@@ -58,10 +53,7 @@ CONTAINERS = ("sidecar", "locked", "nested")
 
 
 def test_each_container_finds_its_deadline_within_two_seconds(node: Node) -> None:
-    pod = {"metadata": {"name": "told", "labels": {ON_RECLAIM: INFORM}}, "spec": node.placed(SPEC)}
-    request = decode_review(review(pod, namespace="default"))
-    apply_all(decide(request, BUNDLE.index, Context(phase=Phase.MUTATE, now=NOW)).patch, pod)
-    accepted(node.api.create(PODS, pod))
+    node.run("told", SPEC, INFORM)
     try:
         node.api.wait(lambda: states({"told": node.api.get(PATH)}, "running").keys() >= set(CONTAINERS), "it runs")
         node.api.wait(lambda: logs(node) == [["read-only", "empty"]] * 3, "the files exist")
@@ -73,7 +65,7 @@ def test_each_container_finds_its_deadline_within_two_seconds(node: Node) -> Non
         node.api.wait(lambda: [log[-1] for log in logs(node)] == [""] * 3, "the files are empty again")
     finally:
         accepted(node.api.delete(PATH))
-        node.api.wait(lambda: "told" not in node.pods(), "it is gone")
+        node.api.wait(lambda: not states(node.pods(), "running"), "no container runs")
 
 
 def seconds_until_read(node: Node, notice: str) -> float:
