@@ -71,7 +71,9 @@ _paths = st.sampled_from(
         "//run//spotgate",
     )
 )
-_mounts = st.builds(dict, name=st.sampled_from(("data", VOLUME)), mountPath=_paths, readOnly=st.booleans())
+_mounts: st.SearchStrategy[JSON] = st.builds(
+    dict, name=st.sampled_from(("data", VOLUME)), mountPath=_paths, readOnly=st.booleans()
+)
 _notice = {"items": [{"path": "reclaim-at", "fieldRef": {"fieldPath": ANNOTATION_FIELD}}]}
 _volumes = st.sampled_from(
     (
