@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv run serve cluster test fuzz mutants test-cluster test-node image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor chaos bench-peers lock
+.PHONY: help venv run serve cluster test fuzz mutants test-cluster test-node image docs check hooks golden bench bench-cluster bench-scale bench-rehearse bench-floor bench-notice chaos bench-peers lock
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s  %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,7 +43,7 @@ serve: venv ## Do the same as `run`, and keep the webhook running until Ctrl-C
 # KUBERNETES=1.35.4 selects a version for `cluster` and `test-cluster`, instead of the newest. The first run builds it.
 ASSETS = $(if $(KUBERNETES),KUBEBUILDER_ASSETS="$$($(BIN)/python -m tests.controlplane.assets $(KUBERNETES))" && export KUBEBUILDER_ASSETS &&)
 
-cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the floor's controller
+cluster: $(VENV)/.cluster ## Start a local Kubernetes cluster with fake spot nodes and the webhook; POLICIES=DIR adds your policies, CONTROLLER=1 the controllers
 	$(ASSETS) $(BIN)/python -m tests.controlplane.run $(if $(CONTROLLER),--controller) $(POLICIES)
 
 # The tests of other targets.
@@ -109,6 +109,9 @@ bench-rehearse: $(VENV)/.cluster ## Measure rehearsals of 100 nodes with 1,000 P
 
 bench-floor: $(VENV)/.cluster ## Measure the on-demand floor, and count violations while leaders die and pause
 	$(BIN)/python -m bench.floor
+
+bench-notice: $(VENV)/.cluster ## Measure how fast Pods learn of a reclaim, and count violations while leaders die
+	$(BIN)/python -m bench.notice
 
 chaos: $(VENV)/.cluster ## Count wrong verdicts on a real API server during faults of replicas, certificates, etcd, and hostile clients
 	$(BIN)/python -m bench.chaos

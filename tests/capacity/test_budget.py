@@ -76,7 +76,7 @@ def test_without_pools_and_providers_there_is_no_budget(pools: tuple[Pool, ...] 
         (
             None,
             (
-                "On CoreWeave CKS a node is drained 120 s after the notice and removed after 420 s: a Pod has 300 s, "
+                "On CoreWeave CKS a node is drained 120 s after the notice and removed 420 s after it: a Pod has 300 s, "
                 "less a safety margin of 30 s"
             ),
         ),

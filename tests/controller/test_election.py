@@ -45,7 +45,7 @@ class Candidate:
     def __init__(self) -> None:
         self.now = 0.0
         self.may_renew = True
-        self.lock = Lock("spotgate-system", lambda: None, lambda: self.may_renew)
+        self.lock = Lock("lease", "spotgate-system", lambda: None, lambda: self.may_renew)
         self.leases = self.lock.api_instance = Leases()
 
     def look(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.builders import cks_pool, view_of
 from tests.controller.test_ledger import ledger_of
@@ -96,7 +97,7 @@ def lead(server: Server, index: Index, *pods: FloorPod, seconds: float = 20) -> 
 
     async def run() -> None:
         ledger = ledger_of(*pods)
-        metrics = ControllerMetrics(ledger, lambda: True)
+        metrics = ControllerMetrics(CollectorRegistry(), ledger, lambda: True)
         leader = Leader(cast("Api", server), index, lambda: VIEW, ledger, metrics)
         leading = asyncio.create_task(leader.lead(lambda: True))
         accepted = asyncio.create_task(server.accepted.wait())

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tests.builders import KARPENTER, cks_pool, other_pool, view_of
 from webhook.capacity.placement.floor import parse_floor
 from webhook.capacity.providers.pool import CapacityType
+from webhook.controller.floor import Cluster
 from webhook.controller.ledger import ON_DEMAND, RELEASE, SPOT, Assignment, Ledger
 from webhook.controller.pods import FloorPod
-from webhook.controller.run import Cluster
 from webhook.engine.bundle import load_bundle
 from webhook.rules.context import NOTHING_KNOWN
 

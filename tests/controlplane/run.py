@@ -1,7 +1,7 @@
 """Run a small CKS cluster with spotgate to experiment with, until Ctrl-C.
 
 `python -m tests.controlplane.run [--controller] [POLICIES]`: POLICIES is a folder of your own policies, in addition to the
-shipped ones. With `--controller`, the controller of the on-demand floor runs, too.
+shipped ones. With `--controller`, the controllers of the on-demand floor and of reclaim notices run, too.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ def main() -> None:
         report(f"starting Kubernetes {VERSION} and spotgate, some ten seconds")
         with start_cluster(binaries) as cluster:
             populate(cluster.kubectl, STATE)
-            floor = controllers(cluster) if options.controller else contextlib.nullcontext()
-            with install_webhook(cluster, options.policies) as webhook, floor:
+            with contextlib.ExitStack() as stack:
+                webhook = stack.enter_context(install_webhook(cluster, options.policies))
+                if options.controller:
+                    stack.enter_context(controllers(cluster))
+                    stack.enter_context(controllers(cluster, component="reclaim-notice", duty="notice"))
                 sys.stdout.write(how_to_use(webhook))
                 sys.stdout.flush()
                 signal.pause()

@@ -95,6 +95,8 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
         f"{times.cordon_seconds} s, {times.drain_seconds} s, {times.removal_seconds} s after the notice",
     )
     yield "drained by", _marked(times.drained_by, times.assumes)
+    signals = {f"{signal.type} {_code(signal.key)}": None for signal in spec.reclaim_notice}
+    yield "signals of a reclaim", _lines(signals)
     grace = spec.grace_period
     yield "grace budget of a Pod", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
     yield "taints of a platform", _codes(str(taint.taint) for taint in spec.platform_taints)

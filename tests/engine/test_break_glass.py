@@ -79,7 +79,7 @@ def test_the_denial_explains_that_the_annotation_would_affect_a_members_request(
     (finding,) = judged(excused("go on"), excused()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
-    detail = "The user is in none of them, and the annotation would take effect in a member's later request."
+    detail = "The user is in none of these groups. The annotation would take effect later, in a request of a member."
     assert finding.detail == detail
 
 

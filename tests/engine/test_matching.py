@@ -181,7 +181,7 @@ def test_an_indeterminate_finding_names_the_missing_facts_and_the_possible_outco
         policy="policy",
         id="object/namespace-unknown",
         outcome=Outcome.INDETERMINATE,
-        reason="match.namespaceSelector asks for labels of namespace team-a, which are not known",
+        reason="match.namespaceSelector needs the labels of namespace team-a, which are not known",
         detail="If it selects the namespace, this is `deny`: it is wrong.",
         field="spec.x",
         fix="give the manifest of Namespace team-a, among the files or with --state",

@@ -38,8 +38,11 @@ COMBINATIONS: Final[dict[str, tuple[str, list[str], list[str]]]] = {
     "audit": ("eks", ["audit", "self-managed", "warn-only"], ["enforcement=warn", "audit=true"]),
     "cks": (
         "cks",
-        ["on-demand-floor", "cert-manager", "audit-only"],
-        ["platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager", "onDemandFloor.enabled=true"],
+        ["on-demand-floor", "reclaim-notice", "cert-manager", "audit-only"],
+        [
+            *("platform=cks", "onDemandPool=cpu", "certificates.from=cert-manager"),
+            *("onDemandFloor.enabled=true", "reclaimNotice.enabled=true"),
+        ],
     ),
     "gke": ("gke", ["provided-certs", "warn-only"], ["platform=gke", "certificates.from=provided", "enforcement=warn"]),
     "eks": ("eks", ["self-managed", "strict"], ["platform=eks", "enforcement=deny", "workloadFailurePolicy=Fail"]),

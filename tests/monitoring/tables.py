@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
 from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.notice.metrics import NoticeMetrics
 from webhook.engine.bundle import Bundle
 from webhook.engine.index import Index
 from webhook.model.decision import Decision, Finding, Outcome
@@ -80,9 +81,8 @@ async def _full_registry() -> CollectorRegistry:
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
     OpsPort(replica, REHEARSAL)
-    controller = ControllerMetrics(Ledger(bool), bool)
-    controller.waited.observe(0.05)
-    replica.metrics.registry.register(controller.registry)
+    ControllerMetrics(replica.metrics.registry, Ledger(bool), bool).waited.observe(0.05)
+    NoticeMetrics(replica.metrics.registry, bool).notices.labels("cks")
     return replica.metrics.registry
 
 

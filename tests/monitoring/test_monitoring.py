@@ -214,7 +214,8 @@ def test_the_copies_of_the_alerts_are_current() -> None:
 def test_the_operator_scrapes_a_port_of_the_pods() -> None:
     """tests/controlplane/install/test_install_page.py installs the objects."""
     monitors = yaml.safe_load_all((ROOT / "manifests" / "components" / "monitoring" / "podmonitor.yaml").read_text())
-    files = ("base/deployment.yaml", "components/on-demand-floor/deployment.yaml")
+    components = ("on-demand-floor", "reclaim-notice")
+    files = ("base/deployment.yaml", *(f"components/{name}/deployment.yaml" for name in components))
     deployments = (next(yaml.safe_load_all((ROOT / "manifests" / file).read_text())) for file in files)
     for monitor, deployment in zip(monitors, deployments, strict=True):
         monitored, template = monitor["spec"], deployment["spec"]["template"]

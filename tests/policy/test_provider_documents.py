@@ -30,6 +30,7 @@ spec:
   systemNamespaces: {labels: [{key: acme.example/org, value: acme}]}
   interruption: {cordonSeconds: 0, drainSeconds: 10, removalSeconds: 70}
   gracePeriod: {budgetSeconds: 60, safetyMarginSeconds: 5}
+  reclaimNotice: [{type: taint, key: acme.example/reclaimed, values: ["a b*"], removalSeconds: 60}]
   fallback: [{require: gpu, outcome: warn, because: Pods stay pending.}]
   nodePools:
     - group: metal.acme.example
@@ -65,17 +66,21 @@ def test_a_valid_document_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("safetyMarginSeconds: 5}\n  fallback", "safetyMarginSeconds: -5}\n  fallback", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
+        ("safetyMarginSeconds: 5}\n  reclaimNotice", "safetyMarginSeconds: -5}\n  reclaimNotice", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
         ("lease, value: spot", "lease, value: s p", "6: spec.spotNodeLabels[0].value: expected the value of a label; got 's p'"),
         ("{key: acme.example/closing}", '{key: ""}', "9: spec.neverTolerate[0].key: expected the key of a label; got ''"),
         ("{key: acme.example/org, value: acme}", "{key: org, value: a/b}", "14: spec.systemNamespaces.labels[0].value: expected the value of a label; got 'a/b'"),
-        ("resource: fleets", "resource: fleets\n      controllerFields: [status.ids]", "23: spec.nodePools[0].controllerFields[0]: 'status.ids' isn't a field of `spec`; write its path, such as spec.providerIDList"),
-        ("resource: fleets", "resource: Fleets", "22: spec.nodePools[0].resource: 'Fleets' is not a resource; write the lowercase plural, such as nodepools"),
-        ("from: spec.lease,", "from: upper(spec.lease),", "23: spec.nodePools[0].capacity.from: not a JMESPath expression: there is no function `upper`"),
-        ("from: spec.lease,", 'from: "spec.[",', "23: spec.nodePools[0].capacity.from: not a JMESPath expression: …"),
-        ("group: metal.acme.example", "group: acme/v1", "19: spec.nodePools[0].group: expected '' for the core group, or a name such as apps; got 'acme/v1'"),
-        ("kind: Fleet", "kind: fleets", "21: spec.nodePools[0].kind: expected a singular in CamelCase, such as Deployment; got 'fleets'"),
-        ("when: status.off", "when: nosuch(status.off)", "26: spec.nodePools[0].unusable[0].when: not a JMESPath expression: there is no function `nosuch`"),
+        ("resource: fleets", "resource: fleets\n      controllerFields: [status.ids]", "24: spec.nodePools[0].controllerFields[0]: 'status.ids' isn't a field of `spec`; write its path, such as spec.providerIDList"),
+        ("resource: fleets", "resource: Fleets", "23: spec.nodePools[0].resource: 'Fleets' is not a resource; write the lowercase plural, such as nodepools"),
+        ("from: spec.lease,", "from: upper(spec.lease),", "24: spec.nodePools[0].capacity.from: not a JMESPath expression: there is no function `upper`"),
+        ("from: spec.lease,", 'from: "spec.[",', "24: spec.nodePools[0].capacity.from: not a JMESPath expression: …"),
+        ("group: metal.acme.example", "group: acme/v1", "20: spec.nodePools[0].group: expected '' for the core group, or a name such as apps; got 'acme/v1'"),
+        ("kind: Fleet", "kind: fleets", "22: spec.nodePools[0].kind: expected a singular in CamelCase, such as Deployment; got 'fleets'"),
+        ("when: status.off", "when: nosuch(status.off)", "27: spec.nodePools[0].unusable[0].when: not a JMESPath expression: there is no function `nosuch`"),
+        ("type: taint", "type: event", "17: spec.reclaimNotice[0].type: …"),
+        ("key: acme.example/reclaimed", "key: acme.example/", "17: spec.reclaimNotice[0].key: expected the key of a label; got 'acme.example/'"),
+        ("removalSeconds: 60}", "removalSeconds: 1m}", "17: spec.reclaimNotice[0].removalSeconds: …"),
+        ('values: ["a b*"]', "value: a", "17: spec.reclaimNotice[0].value: …"),
     ],
 )  # fmt: skip
 def test_an_invalid_document_is_rejected_with_its_mistake(tmp_path: Path, right: str, wrong: str, message: str) -> None:

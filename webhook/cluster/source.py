@@ -68,6 +68,7 @@ class WatchedResource(Generic[T]):
         read: returns the part of an object to keep.
         namespace: the namespace to read; empty for all namespaces.
         fields: a field selector; empty for all objects.
+        labels: a label selector; empty for all objects.
         metadata_only: whether to request only the metadata of objects.
         optional: whether some clusters don't have the resource.
     """
@@ -78,6 +79,7 @@ class WatchedResource(Generic[T]):
     read: Callable[[ListedMetadata, msgspec.Raw], T]
     namespace: str = ""
     fields: str = ""
+    labels: str = ""
     metadata_only: bool = False
     optional: bool = False
 
@@ -145,7 +147,8 @@ class WatchedResource(Generic[T]):
 
     @property
     def _selection(self) -> dict[str, str]:
-        return {"fieldSelector": self.fields} if self.fields else {}
+        selectors = {"fieldSelector": self.fields, "labelSelector": self.labels}
+        return {name: selector for name, selector in selectors.items() if selector}
 
     def _path(self, version: str) -> str:
         prefix = f"/apis/{self.group}" if self.group else "/api"

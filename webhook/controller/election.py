@@ -17,7 +17,7 @@ from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
-from webhook.capacity.placement.floor import FLOOR_LEASE
+from webhook.cluster.mirror import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,9 +31,14 @@ LEASE_SECONDS: Final = 10
 RENEW_SECONDS: Final = 7
 """A leader that can't renew for this time steps down."""
 RETRY_SECONDS: Final = 2
-"""The interval of renewals, and of a candidate's checks. The webhook counts the controller as running for 10 s."""
+"""The interval of renewals, and of a candidate's checks. The webhook counts the controller of on-demand floors as
+running for 10 s."""
 ACT_SECONDS: Final = 8
-"""A leader with an older renewal assigns no Pods: the process may have been paused, and another one may lead."""
+"""A leader with an older renewal changes no Pods: the process may have been paused, and another one may lead."""
+
+PACE: Final = Pace(most=4, answer=15, watch=4, steady=3, silence=6)
+"""Pods wait while the leader can't watch, so it retries sooner than the webhook. The API server ends each watch after 4
+or 5 s. So a connection without data for 6 s hangs, and the leader no longer sees the cluster."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
@@ -42,13 +47,16 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
     """The Lease of one candidate. It says that a leader is alive and sees the cluster.
 
     Args:
+        lease: the name of the Lease. Each duty has its own.
         client: returns the client with the newest credentials.
         may_renew: returns whether the candidate sees the cluster, and so may acquire or renew the Lease.
     """
 
-    def __init__(self, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]) -> None:
+    def __init__(
+        self, lease: str, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]
+    ) -> None:
         # Each term has its own name, so that a webhook can distinguish a renewal from a new leader.
-        super().__init__(FLOOR_LEASE, namespace, f"spotgate-{uuid.uuid4()}", client())
+        super().__init__(lease, namespace, f"spotgate-{uuid.uuid4()}", client())
         self._client = client
         self._may_renew = may_renew
         self.renewed = -math.inf
@@ -63,7 +71,7 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
     async def get(self, name: str, namespace: str) -> Any:
         """Return whether the Lease exists, with its record or the error.
 
-        A leader that sees another holder, for example after a clock change, stops assigning Pods.
+        A leader that sees another holder, for example after a clock change, stops changing Pods.
         """
         self.api_instance.api_client = self._client()
         exists, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
@@ -119,15 +127,16 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
 
 async def elect(
+    lease: str,
     namespace: str,
     client: Callable[[], ApiClient],
     lead: Callable[[Lock], Coroutine[Any, Any, None]],
     may_renew: Callable[[], bool],
 ) -> None:
-    """Run as a candidate until cancelled, and call ``lead`` while elected."""
+    """Run as a candidate for a Lease until cancelled, and call ``lead`` while elected."""
     logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs tracebacks
     while True:
-        lock = Lock(namespace, client, may_renew)
+        lock = Lock(lease, namespace, client, may_renew)
 
         async def start(lock: Lock = lock) -> None:
             lock.leading = asyncio.current_task()

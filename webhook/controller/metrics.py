@@ -1,17 +1,17 @@
-"""Define the metrics of the controller."""
+"""Define the metrics of on-demand floors."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from prometheus_client import Metric
+    from prometheus_client import CollectorRegistry, Metric
 
     from webhook.controller.ledger import Ledger
 
@@ -22,15 +22,14 @@ _BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 class ControllerMetrics:
     """The metrics of one controller."""
 
-    def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry, ledger: Ledger, leads: Callable[[], bool]) -> None:
         self.waited = Histogram(
             "spotgate_floor_gate_seconds",
             "How long Pods waited for their assignment.",
-            registry=self.registry,
+            registry=registry,
             buckets=_BUCKETS,
         )
-        self.registry.register(_StateCollector(ledger, leads))
+        registry.register(_StateCollector(ledger, leads))
 
 
 class _StateCollector(Collector):

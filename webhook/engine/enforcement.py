@@ -63,7 +63,7 @@ class UnknownMatch(NamedTuple):
         """Return the reason for a namespace whose labels are unknown."""
         return cls(
             "object/namespace-unknown",
-            f"match.namespaceSelector asks for labels of namespace {namespace}, which are not known",
+            f"match.namespaceSelector needs the labels of namespace {namespace}, which are not known",
             "If it selects the namespace",
             f"give the manifest of Namespace {namespace}, among the files or with --state",
         )
@@ -79,7 +79,7 @@ class UnknownMatch(NamedTuple):
         """Return the reason for a namespace that a provider owns if the cluster runs on that provider."""
         return cls(
             "object/namespace-owner-unknown",
-            f"namespace {namespace} may be one of the platform's own, which are never touched",
+            f"namespace {namespace} may be one of the platform's own, and spotgate never changes those",
             f"{view.why_unknown} If it is not the platform's",
             view.remedy,
         )
@@ -220,11 +220,14 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
             id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
-            detail="The user is in none of them, and the annotation would take effect in a member's later request."
+            detail="The user is in none of these groups. The annotation would take effect later, in a request "
+            "of a member."
             if known
             else "The user is unknown.",
             field=FIELD,
-            fix="restore the previous value, or ask a member of these groups" if known else "pass --user and --group",
+            fix="restore the previous value, or ask a member of one of these groups to make the change"
+            if known
+            else "pass --user and --group",
         )
 
     def _why_break_glass_fails(self, policy: Policy) -> str:

@@ -40,6 +40,6 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterato
         field="metadata.name",
         detail=f"{name} is at {listed(elsewhere, rest=', ')} too{more}. spotgate evaluates all files as one cluster: "
         "the last definition replaces the others, and a pool of one cluster counts as a fallback in another.",
-        fix="run `spotgate check` once for the folder of each cluster",
+        fix="run `spotgate check` separately for the folder of each cluster",
     )
     yield duplicates[0], finding

@@ -86,7 +86,7 @@ class ResourceKinds:
             policy=ENGINE,
             id="object/replaced-kind",
             outcome=Outcome.WARN,
-            reason=f"{manifest.kind} was replaced by {reader.kind} in {year}; it is not evaluated",
+            reason=f"{manifest.kind} is not evaluated: {reader.kind} replaced it in {year}",
             field="kind",
             fix=f"write it as a {reader.kind} of {reader.group}/{reader.versions[0]}",
         )
@@ -110,8 +110,9 @@ class ResourceKinds:
                 outcome=Outcome.AUDIT,
                 reason=f"not evaluated: no CapacityProvider reads {manifest.kind} of {manifest.group}",
                 field="apiVersion",
-                fix=f"if they are node pools of this cluster, write {' or '.join(self.pools(manifest.kind))}, "
-                "or describe them in a CapacityProvider",
+                fix=f"if it is a node pool of this cluster, set `apiVersion` to "
+                f"{' or '.join(self.pools(manifest.kind))}, "
+                "or describe the kind in a CapacityProvider",
             )
             yield manifest, finding
 
@@ -156,7 +157,7 @@ class UnknownTemplates:
             reason=f"evaluated only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
             field=field_path(path),
             detail="It looks like a pod template, and contains a key that policies read.",
-            fix="if these are Pods, add the kind to the policies:\n"
+            fix="if it is a pod template, add this to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"
             f"metadata: {{name: {plural}}}\n"

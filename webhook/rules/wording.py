@@ -29,4 +29,4 @@ def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
         return f"select a {target.chosen[0].kind} without spot nodes"
     if target.own and target.own == target.field:
         return f"remove its choice of spot, `{target.own}`"
-    return f"label {pod_noun(subject)} `{CAPACITY_LABEL}: {ON_DEMAND}`"
+    return f"label {pod_noun(subject)} with `{CAPACITY_LABEL}: {ON_DEMAND}`"

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 JSON = dict[str, Any]
 
-COMPONENT = MANIFESTS / "components" / "on-demand-floor"
 LEASE = ("lease", "spotgate-on-demand-floor", f"--namespace={NAMESPACE}")
 ANNOTATION = "spotgate.dev/on-demand-floor"
 POOL = "compute.coreweave.com/node-pool"
@@ -47,10 +46,11 @@ ROOM = 12
 
 @dataclass(slots=True)
 class Controllers:
-    """Two candidates, each a process that uses a token of the shipped ServiceAccount."""
+    """Two candidates, each a process that uses a token of the shipped ServiceAccount. `metric_of_leader` is 1 for a leader."""
 
     cluster: Cluster
     processes: Sequence[Process]
+    metric_of_leader: str
 
     def start(self) -> None:
         """Start all candidates."""
@@ -61,7 +61,7 @@ class Controllers:
         """Return the process whose metrics say that it leads."""
         for process in self.processes:
             with contextlib.suppress(OSError, IndexError):  # it doesn't listen yet
-                if process.exit_code is None and self.metric(process, "spotgate_floor_leader") == 1:
+                if process.exit_code is None and self.metric(process, self.metric_of_leader) == 1:
                     return process
         return None
 
@@ -86,31 +86,34 @@ class Controllers:
 
 
 @contextlib.contextmanager
-def controllers(cluster: Cluster, port: int = 0) -> Iterator[Controllers]:
-    """Install the component without its Pods, and start two candidates that reach the API server through a port."""
-    for name in ("rbac.yaml", "admission.yaml", "priority.yaml"):
-        cluster.kubectl("apply", f"--filename={COMPONENT / name}")
-    kubeconfig = cluster.as_service_account(NAMESPACE, "spotgate-on-demand-floor").kubeconfig
+def controllers(
+    cluster: Cluster, port: int = 0, component: str = "on-demand-floor", duty: str = "floor"
+) -> Iterator[Controllers]:
+    """Install a component without its Pods, and start two candidates that reach the API server through a port."""
+    files = [MANIFESTS / "components" / component / f"{name}.yaml" for name in ("rbac", "admission", "priority")]
+    for file in files:
+        cluster.kubectl("apply", f"--filename={file}")
+    kubeconfig = cluster.as_service_account(NAMESPACE, f"spotgate-{component}").kubeconfig
     if port:
         kubeconfig.write_text(kubeconfig.read_text().replace(cluster.credentials.url, f"https://127.0.0.1:{port}"))
     processes = [
         ForkedSpotgate(
             "controller",
-            (str(SPOTGATE), "controller", f"--kubeconfig={kubeconfig}", "--ops=127.0.0.1:0"),
-            cluster.directory / f"controller-{number}.log",
+            (str(SPOTGATE), "controller", f"--duties={duty}", f"--kubeconfig={kubeconfig}", "--ops=127.0.0.1:0"),
+            cluster.directory / f"{duty}-{number}.log",
         )
         for number in range(2)
     ]
-    running = Controllers(cluster, processes)
+    running = Controllers(cluster, processes, f"spotgate_{'reclaim' if duty == 'notice' else duty}_leader")
     try:
         running.start()
         running.wait_for_leader()
         yield running
     finally:
         running.kill()
-        cluster.kubectl.run("delete", *LEASE)
-        for name in ("priority.yaml", "admission.yaml", "rbac.yaml"):
-            cluster.kubectl.run("delete", f"--filename={COMPONENT / name}", "--wait=false")
+        cluster.kubectl.run("delete", "lease", f"spotgate-{component}", f"--namespace={NAMESPACE}")
+        for file in reversed(files):
+            cluster.kubectl.run("delete", f"--filename={file}", "--wait=false")
 
 
 def make_room(kubectl: Kubectl) -> None:

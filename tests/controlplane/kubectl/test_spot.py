@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("webhook")
 
 SPOT = {"spotgate.dev/capacity": "spot"}
 
-NO_BUDGET = "[spot-suitability] no PodDisruptionBudget covers its Pods"
+NO_BUDGET = "[spot-suitability] no PodDisruptionBudget covers the Pods"
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])

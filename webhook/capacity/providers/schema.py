@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from webhook.base.globs import Globs
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
-from webhook.policy.common import Flag, Glob, Model, NonEmpty, Patterns, Seconds
+from webhook.policy.common import Flag, Glob, Model, NameGlob, NonEmpty, Patterns, Seconds
 from webhook.policy.fields import LabelKey, LabelValue
 from webhook.policy.schema_annotations import EnumDescriptions, Parsed
 
@@ -204,6 +204,31 @@ class TimelineSpec(Model):
     """The assumptions of the drain, without a full stop, for rehearsals."""
 
 
+class SignalSpec(Model):
+    """A signal on a Node that its machine is being reclaimed."""
+
+    type: Annotated[
+        Literal["label", "taint", "annotation", "condition"],
+        EnumDescriptions(
+            label="a label",
+            taint="a taint with any effect",
+            annotation="an annotation",
+            condition="a condition with the status `True`",
+        ),
+    ]
+    """The part of the Node that is the signal."""
+    key: LabelKey
+    """Its key, or the type of the condition."""
+    values: Annotated[Globs, Parsed(tuple[NameGlob, ...], Globs)] = Field(default_factory=Globs)
+    """Its values, or the messages of the condition (globs). Default: any."""
+    time: Flag = False
+    """The value contains the time of the removal, in RFC 3339 or RFC 1123."""
+    drain_seconds: Seconds | None = None
+    """Seconds from the signal to the drain. Default: `interruption.drainSeconds`."""
+    removal_seconds: Seconds | None = None
+    """Seconds from the signal to the removal. Default: `interruption.removalSeconds`."""
+
+
 class GracePeriodSpec(Model):
     """The time that an ordinary Pod has to stop."""
 
@@ -279,6 +304,8 @@ class CapacityProviderSpec(Model):
     """The timeline of a reclaim, in seconds after the notice."""
     grace_period: GracePeriodSpec
     """The time that a Pod on a reclaimed node has to stop."""
+    reclaim_notice: tuple[SignalSpec, ...] = ()
+    """Signals on a Node that it is being reclaimed, in addition to the annotation `spotgate.dev/reclaim-at`."""
     fallback: tuple[FallbackSpec, ...] = ()
     """The default fallback that GPU spot pools need."""
     this_cluster: str = ""

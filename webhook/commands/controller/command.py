@@ -1,7 +1,8 @@
-"""Maintain on-demand floors: ``spotgate controller``."""
+"""Maintain on-demand floors, and tell Pods of reclaims: ``spotgate controller``."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,23 +11,30 @@ from webhook.base.terminal import counted
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.shared.flags import add_address, add_cluster, add_namespace, add_policies, options_of
 from webhook.controller.release import release
-from webhook.controller.run import ControllerOptions
+from webhook.controller.run import DUTIES, ControllerOptions
 from webhook.controller.run import run as run_controller
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 DESCRIPTION: Final = """\
-Maintain the on-demand floor of Deployments and ReplicaSets.
+Maintain the on-demand floor of workloads, and tell Pods of the reclaim of their Node.
 
-The webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor. One
-leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
-nodes. Run two replicas; a Lease elects the leader. Without a leader the webhook gates no Pods.
+floor: the webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor.
+One leader counts the Pods of each ReplicaSet, and assigns each gated Pod to on-demand or to spot
+nodes. Without a leader the webhook gates no Pods.
+
+notice: when a Node shows that it is being reclaimed, one leader writes the time of the removal
+into the annotation spotgate.dev/reclaim-at of its Pods with the label spotgate.dev/on-reclaim.
+With the value evict, it also evicts the Pod, with all the time that is left.
+
+Run two replicas. A Lease for each duty elects its leader.
 """
 
 EPILOG: Final = """\
 examples:
   %(prog)s --in-cluster
+  %(prog)s --in-cluster --duties floor,notice
   %(prog)s --kubeconfig ~/.kube/config --policies policies/
   %(prog)s --release
 
@@ -40,12 +48,21 @@ def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig file of the cluster")
+    text = f"what to do: {' and '.join(DUTIES)}, with a comma; default: floor"
+    parser.add_argument("--duties", metavar="NAMES", type=_duties, default=("floor",), help=text)
     add_policies(parser)
     add_cluster(parser)
-    add_namespace(parser, "the namespace of the Lease")
+    add_namespace(parser, "the namespace of the Leases")
     add_address(parser, "--ops", "operators'", 8080)
     text = "only remove the gate from waiting Pods, of one namespace or of all; default: kubectl's cluster"
     parser.add_argument("--release", metavar="NAMESPACE", nargs="?", const="", help=text)
+
+
+def _duties(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in DUTIES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} isn't a duty; write {', '.join(DUTIES)}, or both")
+    return names
 
 
 def run(namespace: Namespace) -> int:

@@ -134,17 +134,20 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="interrupted-state",
                 reason=f"{why}, and interruptible Pods are deleted without their grace period",
                 field=_label(keys[0]),
-                detail="CoreWeave advises against it for such work. Pods without either label are never evicted.",
+                detail="CoreWeave advises against interruptible Pods for such work. It never evicts Pods "
+                "without an eviction label.",
                 fix=f"remove {keys[0]}; if the Pod can save its work, use this label instead",
                 yaml=_labels(self.spec.graceful),
             )
         elif (seconds := pod.grace_seconds) > self.spec.drain_timeout_seconds:
             yield Violation(
                 id="grace-period",
-                reason=f"interruptible Pods don't get a grace period of {seconds} s: unsaved work is lost",
+                reason=f"the Pod is interruptible, so it doesn't get its grace period of {seconds} s: unsaved "
+                "work is lost",
                 field="spec.terminationGracePeriodSeconds",
-                detail=f"CoreWeave doesn't wait for it, and a drain ends after {self.spec.drain_timeout_seconds} s.",
-                fix=f"make the Pod gracefully interruptible, and remove {keys[0]}",
+                detail=f"CoreWeave deletes interruptible Pods without waiting, and a drain ends after "
+                f"{self.spec.drain_timeout_seconds} s.",
+                fix=f"replace label {keys[0]} with this label",
                 yaml=_labels(self.spec.graceful),
             )
 
@@ -166,7 +169,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if value is None and label.key in pod.annotations:
                 yield _no_effect(
                     label,
-                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and blocks its node",
+                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and blocks the "
+                    "drain of its node",
                     f'metadata.annotations["{label.key}"]',
                     "move it to the labels",
                 )
@@ -174,7 +178,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
                 yield _no_effect(
                     meant,
-                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and blocks its node",
+                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and blocks the drain of its node",
                     _label(key),
                     f"write this instead of {key[:_SHOWN]}",
                 )
@@ -209,8 +213,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             rest = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
             where, lead = f"it tolerates {taint.key}", "tolerate only the necessary taints"
             if not toleration.key:
-                where = f"tolerating everything includes {taint.key}"
-                lead = "list each taint that the Pod must tolerate"
+                where = f"the Pod tolerates every taint, including {taint.key}"
+                lead = "write one toleration for each taint that the Pod must tolerate"
                 rest.append({"key": "KEY", "operator": _EXISTS})
             this = ", ".join(f"{name}: {value}" for name, value in msgspec.to_builtins(toleration).items())
             yield Violation(
@@ -258,9 +262,11 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         if missing:
             yield Violation(
                 id="sunk-tolerations",
-                reason="a DaemonSet on SUNK nodes lacks their tolerations: its Pods are evicted there, or never start",
+                reason="the DaemonSet doesn't tolerate the taints of SUNK nodes: its Pods are evicted there, or "
+                "never start",
                 field="spec.tolerations",
-                detail=f"Missing: {', '.join(map(_shown, missing))}. A Slurm job waits until these Pods are gone.",
+                detail=f"It lacks tolerations of {', '.join(map(_shown, missing))}. A Slurm job waits until its "
+                "Pods are gone.",
                 fix="add these",
                 yaml={"spec": {"tolerations": list(map(_tolerating, missing))}},
             )
@@ -273,7 +279,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _no_effect(meant: LabelSpec, reason: str, field: str, lead: str) -> Violation:
-    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. Pods without it block their node."
+    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. It never evicts other Pods."
     return Violation(id="no-effect", reason=reason, field=field, detail=detail, fix=lead, yaml=_labels(meant))
 
 

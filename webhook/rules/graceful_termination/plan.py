@@ -74,7 +74,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _or_keep(self, word: str) -> str:
         """Return how to keep the Pod's value, for the end of a fix."""
-        return f"or annotate {pod_noun(self.subject)} `{KEEP_ANNOTATION}: {word}`"
+        return f"or annotate {pod_noun(self.subject)} with `{KEEP_ANNOTATION}: {word}`"
 
     def violations(self, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """Yield the violations that the plan doesn't fix, and those for missing changes of the plan."""
@@ -86,7 +86,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
                 field=f'metadata.labels["{CLASS_LABEL}"]',
                 detail=f"The Pod gets the settings of class `{self.workload_class}`. Known classes: {known}.",
-                fix="name one of these, or add the class to the policy's `classes`",
+                fix="use one of these, or add the class to the policy's `classes`",
             )
         if unknown := self.keeps.difference(KEEP_WORDS):
             word = min(unknown)[:_LONGEST_WORD]
@@ -102,7 +102,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.grace != current:
             yield warning(
                 id="grace-not-set",
-                reason=f"a grace period of {current} s should be {self.grace} s on this capacity",
+                reason=f"a grace period of {current} s should be {self.grace} s on spot",
                 field=_GRACE,
                 detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {NOT_MUTATED}",
                 fix=f"set `{self._setting}: {self.grace}`, {self._or_keep('grace-period')}",
@@ -116,8 +116,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 id="no-grace-period",
                 reason="a grace period of 0 s kills the Pod 2 s after SIGTERM",
                 field=_GRACE,
-                detail="Every deletion kills the Pod within 3 s: a preStop hook runs for 1 s, and SIGKILL comes 2 s "
-                "after SIGTERM.",
+                detail="A preStop hook gets only 1 s, so every deletion kills the Pod within 3 s.",
                 fix=f"remove `{self._setting}: 0`, {self._or_keep('grace-period')}",
             )
         for sleep in hook_sleeps(pod):
@@ -136,7 +135,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             if early > 0
             else f"Only {-early} s of the safety margin are left for a drain that begins late."
         )
-        fix = f"set `{self._setting}: {budget.seconds}` and save within this time"
+        fix = f"set `{self._setting}: {budget.seconds}` and save the work within this time"
         longest = longest_sleep(pod)
         if longest >= budget.seconds:
             lost += f" A lifecycle hook alone sleeps {spelled(longest)}."
@@ -146,16 +145,16 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             fix = f"let the hook end in time, {fix}"
         return warning(
             id="over-budget",
-            reason=f"a grace period of {self.grace} s is {self.grace - budget.seconds} s longer than a reclaim leaves",
+            reason=f"a grace period of {self.grace} s is {self.grace - budget.seconds} s longer than a reclaim allows",
             field=_GRACE,
             detail=f"{budget}. {lost}",
-            fix=f"{fix}, or run it on-demand: {run_on_demand(self.subject, self.target)}",
+            fix=f"{fix}, or run the Pod on demand: {run_on_demand(self.subject, self.target)}",
             outcome=outcome,
         )
 
     def _no_time_left(self, sleep: HookSleep) -> Violation:
         detail = (
-            "preStop is part of the grace period: SIGTERM comes when it ends, and SIGKILL 2 s later."
+            "preStop is part of the grace period: SIGTERM comes when the grace period ends, and SIGKILL 2 s later."
             if sleep.hook == "preStop"
             else "If the Pod is stopped while it starts, it is killed before the hook ends."
         )
@@ -176,7 +175,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         seconds, handler = self.sleep, self.handler
         names = ", ".join(f"`{pod.spec.containers[index].name}`" for index in self.sleepless)
         if handler is None:
-            reason, why = f"no preStop sleep of {seconds} s can be injected: {self.no_handler}", ""
+            reason, why = f"spotgate can't inject a preStop sleep of {seconds} s: {self.no_handler}", ""
             fix = f"give each container a preStop hook that waits {seconds} s"
         else:
             reason, why = f"the preStop sleep of {seconds} s is missing", f" {NOT_MUTATED}"

@@ -75,8 +75,10 @@ def _malformed(where: str, problem: str, example: Mapping[str, Any], filling: st
         id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {problem}",
         field=where,
-        detail="Karpenter's CRD rejects it, or Karpenter never disrupts a node.",
-        fix=filling or f"for example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
+        detail="Either Karpenter's CRD rejects the value, or Karpenter never disrupts a node.",
+        fix=filling
+        or f"write a number of nodes, or a percentage up to 100%, for "
+        f"example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
         unknown=bool(filling),
     )
 
@@ -147,7 +149,8 @@ def _useless(budgets: list[_Budget]) -> Iterator[Violation]:
                 reason=f"the budget of {budget} never takes effect",
                 field=f"{BUDGETS.text}[{budget.index}]",
                 detail=f"The strictest active budget wins, and {stricter} is always active: it has no schedule.",
-                fix="give the other budget a schedule for the hours with the stricter limit, or remove this one",
+                fix="give the budget of {stricter} a schedule for the hours that need the stricter limit, or "
+                "remove this one",
             )
 
 
@@ -155,7 +158,7 @@ def _always_blocked(zero: _Budget, allowed: str) -> Violation:
     budgets = [{"nodes": allowed}, {"nodes": "0", "schedule": "0 8 * * 1-5", "duration": "10h"}]
     return Violation(
         id="budget-blocks",
-        reason="a budget of 0 nodes without a schedule always blocks voluntary disruption",
+        reason="a budget of 0 nodes always blocks voluntary disruption if it has no schedule",
         field=f"{BUDGETS.text}[{zero.index}]",
         detail="The strictest active budget wins, and this one is always active. Nodes are neither "
         "consolidated nor replaced when they drift. A reclaim isn't affected.",

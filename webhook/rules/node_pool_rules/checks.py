@@ -148,8 +148,8 @@ class Check(msgspec.Struct, frozen=True):
                 id="check-failed",
                 reason=f"can't evaluate a check of {changed[0].text}: {problem}",
                 field=problem.partition(" ")[0],
-                detail=f"`{on_one_line(spec.when.text)}` fails on the object.",
-                fix="give the field the type that its schema has, or correct the check",
+                detail=f"`{on_one_line(spec.when.text)}` can't be evaluated on this object.",
+                fix="give the field a value of the type in its schema, or correct the check",
                 outcome=outcome,
                 unknown=True,
             )

@@ -74,8 +74,8 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversific
             id="contradicting-requirements",
             reason=f"no node can meet the requirements on {key}",
             field=_REQUIREMENTS.text,
-            detail="All requirements on a label must hold together, so Karpenter never launches a node.",
-            fix="leave one requirement on the label, for example:\n"
+            detail="A node must meet all requirements on a label. None can, so Karpenter never launches one.",
+            fix="keep only one requirement on the label, for example:\n"
             + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<the intended value>"]}]),
         )
     elif pool.spot:
@@ -107,7 +107,7 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversific
         fix += f". For example, by category and generation:\n{as_yaml(_REQUIREMENTS.text, lines)}"
     yield Violation(
         id="diversification",
-        reason=f"a spot pool that is too narrow can be reclaimed all at once: {', '.join(short.values())}",
+        reason=f"the spot pool is too narrow, and can be reclaimed all at once: {', '.join(short.values())}",
         field=_REQUIREMENTS.text,
         detail="Spot capacity is reclaimed by instance type and zone.",
         fix=fix,

@@ -101,9 +101,10 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
     adds = "adds a taint only to some spot nodes" if partly else "adds no taint"
     return Violation(
         id="spot-without-taint",
-        reason=f"{pool} has no taint that repels Pods that don't ask for spot",
+        reason=f"{pool} has no taint to repel Pods that don't ask for spot",
         field=where.field,
-        detail=f"{provider.title} {adds}. Critical Pods can run there, and a reclaim kills them.",
+        detail=f"{provider.title} {adds}. Critical Pods can run on nodes without a taint, and a reclaim kills "
+        "these Pods.",
         fix=fix,
     )
 
@@ -142,6 +143,7 @@ def _unknown(
         id="unknown-instance-type",
         reason=f"unknown {what} {unknown}: no list contains {'them' if several else 'it'}",
         field=field.field if field is not None else "",
-        detail="spotgate assumes that an unlisted type has GPUs on spot and none on demand.",
+        detail="spotgate assumes that an unlisted type has GPUs if the pool is spot, and none if the pool is "
+        "on-demand.",
         fix=" ".join(filter(None, (meant.removeprefix(", "), add))),
     )

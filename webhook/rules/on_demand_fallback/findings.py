@@ -69,9 +69,10 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         """Return the violation for a request that creates a spot pool without the fallback that it needs."""
         title = self.fallbacks.providers[spot.provider].title
         limited = self.fallbacks.is_limited(spot, pools, need.require)
-        only = ", only capacity that ends by itself" if limited else ""
+        only = ", only a pool whose capacity ends by itself" if limited else ""
         detail = [
-            need.because or f"When {title} reclaims its nodes, Pods stay pending unless another pool can run them.",
+            need.because
+            or f"When {title} reclaims the nodes of this pool, Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
         machines = change.reader.machines
@@ -138,7 +139,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             id="other-zone",
             reason=f"{_spot_pools(spots)} can only fall back to another zone",
             field=change.field,
-            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Zonal volumes can't follow.",
+            detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Zonal volumes can't "
+            "follow the Pods there.",
             fix=f"create an on-demand pool in {_zones([spot])} too",
         )
 
@@ -189,7 +191,7 @@ def unreadable_capacity(reader: PoolReader, pool: Pool) -> Violation:
         id="unreadable-capacity",
         reason=f"can't tell whether {pool} is spot and needs an on-demand fallback",
         field=reader.capacity_query.field,
-        detail=f"Not readable: {'; '.join(pool.problems)}.",
+        detail=f"{'; '.join(pool.problems)}.",
         fix=_capacity_remedy(reader),
     )
 
@@ -202,7 +204,8 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
         id="template-unknown",
         reason=f"can't tell whether {pool} is spot: {named} is unknown",
         field=reader.capacity_query.field,
-        detail="The pool gets no machines without the template. spotgate evaluates it when the template is created.",
+        detail="The pool gets no machines without the template. spotgate evaluates the pool when the template "
+        "is created.",
         fix=f"create {named} in the same namespace, or pass it with --state",
         unknown=True,
     )

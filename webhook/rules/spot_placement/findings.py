@@ -88,7 +88,7 @@ def not_targeting(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
             field="" if own_label is None else _LABEL,
-            detail=f"It has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
+            detail=f"The label has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
             fix="set one of the known values, or remove the label",
         )
     if own_label == ON_DEMAND:
@@ -114,7 +114,8 @@ def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
         id="bound-by-hand",
         reason="spec.nodeName binds the Pod to a node",
         field="spec.nodeName",
-        detail="The Pod bypasses the scheduler, and spotgate injects nothing. On a spot node, a reclaim kills it.",
+        detail="The Pod bypasses the scheduler, and spotgate injects nothing. If the node is spot, a reclaim "
+        "kills the Pod.",
         fix="remove spec.nodeName; to choose a node, use `kubernetes.io/hostname` in a nodeSelector",
     )
 
@@ -136,9 +137,10 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         titles = (provider.title for provider in unseen)
         yield warning(
             id="pool-unseen",
-            reason=f"can't tell whether `{shown}` is spot: {listed(titles)} shows no pools here{hint}",
+            reason=f"can't tell whether `{shown}` is spot: the cluster has no objects for node pools of "
+            f"{listed(titles)}{hint}",
             field=_ANNOTATION,
-            detail=f"The cluster has no object for these pools, and no Node of a pool with this name. {UNCHANGED}",
+            detail=f"The cluster has no Node of a pool with this name. {UNCHANGED}",
             fix=f"name a pool with Nodes, or use label `{CAPACITY_LABEL}: spot`{selector} instead",
         )
         return
@@ -183,13 +185,13 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
     """Return the violation for a Pod whose spot pools no node label distinguishes from other pools."""
     where = dict.fromkeys(str(nodes.pool or f"the spot nodes of {nodes.provider.title}") for nodes in target.nodes)
     named = any(nodes.pool is not None and nodes.pool.pool_name for nodes in target.nodes)
-    annotate = f", or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
+    annotate = f", or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`" if named else ""
     return warning(
         id="no-common-label",
-        reason="the Pod targets spot, and no label distinguishes its spot pools from other pools",
+        reason="the Pod targets spot, and no label distinguishes the spot pools that can run it from other pools",
         field=target.field,
-        detail=f"It can run on {listed(where)}. {UNCHANGED}",
-        fix=f"give the nodes of these pools, and no others, a common label{annotate}",
+        detail=f"The Pod can run on {listed(where)}. {UNCHANGED}",
+        fix=f"give a common label to the nodes of only these pools{annotate}",
     )
 
 
@@ -201,7 +203,7 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
         reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
         field=f"{REQUIRED}.nodeSelectorTerms",
         detail=f"Pools of {titles} have no common label: each term becomes several; at most {most} can. {UNCHANGED}",
-        fix=f"write fewer terms, or annotate {pod_noun(subject)} `{NODE_POOL_ANNOTATION}: POOL`",
+        fix=f"write fewer terms, or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 

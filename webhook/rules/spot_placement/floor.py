@@ -79,7 +79,7 @@ def has_gate(pod: Pod) -> bool:
 def without_spot(pod: Pod, because: str) -> Iterator[Violation]:
     """Yield a violation for the floor of a Pod that doesn't target spot."""
     if FLOOR_ANNOTATION in pod.annotations:
-        fix = f"label the Pod template `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
+        fix = f"label the Pod template with `{CAPACITY_LABEL}: spot-preferred`, or remove the annotation"
         yield _no_effect(f": {because}", fix)
 
 
@@ -129,7 +129,7 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
         fix = "remove the annotation, or run the Pods in a Deployment, ReplicaSet, StatefulSet, or LeaderWorkerSet"
         return _no_effect(f" on {whose}", fix)
     if target.own:
-        fix = f"remove `{target.own}`, and label the Pod template `{CAPACITY_LABEL}: spot-preferred`"
+        fix = f"remove `{target.own}`, and label the Pod template with `{CAPACITY_LABEL}: spot-preferred`"
         return _no_effect(f": `{target.own}` keeps the Pod on spot", fix)
     if "node-selector" in kept_fields(subject.pod):
         fix = f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}"
@@ -175,14 +175,15 @@ def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
     """Return the violation for a Pod that the controller can't count, or None. ``runs``: the controller runs."""
     spec = pod.spec
     obstacles = {
-        f"scheduler {spec.schedulerName} places it": (spec.schedulerName or _DEFAULT_SCHEDULER) != _DEFAULT_SCHEDULER,
-        "another scheduling gate holds it": any(gate.name != FLOOR_GATE for gate in spec.schedulingGates or ()),
+        f"scheduler {spec.schedulerName} places the Pods": (spec.schedulerName or _DEFAULT_SCHEDULER)
+        != _DEFAULT_SCHEDULER,
+        "another scheduling gate holds the Pods": any(gate.name != FLOOR_GATE for gate in spec.schedulingGates or ()),
         f"label {ASSIGNED_LABEL} is already set": ASSIGNED_LABEL in pod.labels,
-        "a gang scheduler starts it": bool(spec.schedulingGroup)
+        "a gang scheduler starts the Pods": bool(spec.schedulingGroup)
         or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
     }
     if why := next((text for text, holds in obstacles.items() if holds), ""):
-        fix = "remove the cause, or the annotation"
+        fix = "remove this cause, or the annotation"
     elif runs:
         return None
     else:
@@ -220,9 +221,9 @@ def _template_violations(
     if supply.known and not pools:
         yield warning(
             id="floor-no-pool",
-            reason="no on-demand node pool admits the Pod: the Pods of its on-demand floor stay pending",
+            reason="no on-demand node pool admits the Pods: those of the on-demand floor stay pending",
             field=_FIELD,
-            fix="create an on-demand pool that the Pod's own selectors admit, or remove the annotation",
+            fix="create an on-demand pool that matches the Pod's own selectors, or remove the annotation",
         )
     for scaler in view.autoscalers.get(subject.request.namespace, ()):
         if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:

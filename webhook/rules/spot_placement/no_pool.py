@@ -67,7 +67,7 @@ def _one_unfit(pod: Pod, target: Target) -> Violation | None:
         id="pool-without-gpus",
         reason=f"{chosen[0].pool} has no GPUs, and the Pod requests GPUs",
         field=own_field(pod),
-        detail=f"The Pod names this pool, and none of its nodes can run it. {UNCHANGED}",
+        detail=f"The Pod names this pool, and no node of the pool can run the Pod. {UNCHANGED}",
         fix="name a pool with GPUs, or remove the GPU request",
     )
 
@@ -152,16 +152,17 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
     noun = pod_noun(subject)
     pattern = dump_on_one_line({"key": taint.key, **({"value": taint.value} if taint.value else {})})
     name = nodes.pool.pool_name or nodes.pool.name if nodes.pool is not None else ""
-    named = f", or annotate {noun} `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
+    named = f", or annotate {noun} with `{NODE_POOL_ANNOTATION}: {name}`" if name else ""
     remedy = f"if the taint only marks spot nodes, add `- {pattern}` to `spec.spotTaints` of the SpotPlacement policy"
     if target.gpu and nodes.gpu is Gpu.YES:
         where = f"`spec.gpu.taints` of CapacityProvider {nodes.provider.name}"
         remedy = f"if the taint only repels Pods without GPUs, add `- {pattern}` to {where}"
     return warning(
         id="pool-dedicated",
-        reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to others",
+        reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to other Pods",
         field=target.field,
-        detail=f"It targets spot because {target.because}. A taint dedicates a pool, unless it is known to mean spot. "
+        detail=f"It targets spot because {target.because}. A taint dedicates a pool, unless the taint is known "
+        "to mark spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         fix=f"{remedy}; if the Pod belongs there, add a toleration to {noun}{named}",
     )

@@ -79,9 +79,9 @@ def job_leader(case: SuitabilityCase, name: str) -> Violation:
     """Return the violation for a Pod that leads other Pods, such as a Spark driver."""
     return case.finding(
         "driver",
-        f"other Pods depend on the {name[:_SHOWN]}: one reclaimed node ends or stalls their work",
+        f"other Pods depend on the {name[:_SHOWN]}: a reclaim of its node ends or stalls their work",
         "Losing one of the other Pods costs less, so they can run on spot.",
-        "run it on demand",
+        f"run the {name[:_SHOWN]} on demand",
     )
 
 
@@ -103,9 +103,9 @@ def stateful_singleton(case: SuitabilityCase, state: str) -> Violation:
     """Return the violation for a stateful workload with one replica. ``state`` is a phrase for where its state is."""
     return case.finding(
         "stateful-singleton",
-        "its only replica holds state: a reclaim stops it until its volume is attached to another node",
-        f"There is no other replica, and {state}. Until it is back, the service is down; unwritten data is lost.",
-        "run it on demand",
+        "the only replica holds state: a reclaim stops it until its volume is attached to another node",
+        f"{state[:1].upper()}{state[1:]}. Until the replica is back, the service is down. Unwritten data is lost.",
+        "run the workload on demand",
     )
 
 
@@ -124,8 +124,8 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
         id="readiness-probe",
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
-        detail="A PodDisruptionBudget also counts them as healthy, and allows the drain of the next node.",
-        fix="add a readiness probe, and set how long a cold start takes",
+        detail="A PodDisruptionBudget also counts these Pods as healthy, and allows the drain of the next node.",
+        fix="add a readiness probe, and set `initialDelaySeconds` to the time of a cold start",
         yaml={"spec": {"containers": [{"name": name, "readinessProbe": probe}]}},
     )
 
@@ -159,7 +159,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         if wanted:
             yield finding(
                 id="disruption-budget-unknown",
-                reason="can't tell whether a PodDisruptionBudget covers its Pods",
+                reason="can't tell whether a PodDisruptionBudget covers the Pods",
                 detail="Without one, all Pods stop at once when several nodes are drained together.",
                 fix="pass the PodDisruptionBudgets with the workload, or with --state"
                 if context.offline
@@ -174,10 +174,10 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         names = ", ".join(budget.name for budget in covering[:5])
         yield finding(
             id="disruption-budget-several",
-            reason=f"{len(covering)} PodDisruptionBudgets cover its Pods: a reclaim kills them without SIGTERM",
-            detail=f"The API server refuses to evict a Pod that several budgets cover ({names}): a drain "
-            "can't stop it in time.",
-            fix="delete all but one, or narrow their selectors; this selector covers only these Pods",
+            reason=f"{len(covering)} PodDisruptionBudgets cover the Pods: a reclaim kills the Pods without SIGTERM",
+            detail=f"The API server refuses to evict a Pod that several budgets cover, so a drain "
+            f"can't stop it in time: {names}.",
+            fix="keep one of them, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
     elif covering and covering[0].blocks(case.replicas or None):
@@ -188,14 +188,14 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
             id="disruption-budget-blocks",
             reason=f"PodDisruptionBudget {budget.name} blocks every eviction: a reclaim kills the Pods without SIGTERM",
             detail=f"`{budget.bound}`{of} allows no eviction, so the Pods get neither preStop nor SIGTERM.",
-            fix=f"in {budget.name}, allow an eviction instead of `{budget.bound}`",
+            fix=f"in PodDisruptionBudget {budget.name}, replace `{budget.bound}` with",
             other={"spec": {"maxUnavailable": 1}},
         )
     elif wanted and not covering:
         spec = {"selector": case.selector, "minAvailable": "50%"}
         yield finding(
             id="disruption-budget-missing",
-            reason="no PodDisruptionBudget covers its Pods: all stop at once when several nodes are drained together",
+            reason="no PodDisruptionBudget covers the Pods: all stop at once when several nodes are drained together",
             detail="With a budget, a drain waits until replacements are ready, or until the node is removed.",
             fix="create a PodDisruptionBudget",
             other=case.object("policy/v1", "PodDisruptionBudget", case.workload.name, spec),
@@ -222,7 +222,7 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
                 "protection",
                 f"{key} does not stop a reclaim",
                 f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
-                "save the work of the Pod when SIGTERM arrives, or run it on demand",
+                "save the work of the Pod when SIGTERM arrives, or run the Pod on demand",
                 f'metadata.annotations["{key}"]',
             )
 
@@ -239,7 +239,7 @@ def judge_volumes(pod: Pod, data: Globs, scratch: Globs) -> Iterator[Violation]:
         claim = {"name": volume.name, "persistentVolumeClaim": {"claimName": volume.name}}
         yield Violation(
             id="data-on-node",
-            reason=f"data in {mounts[0][:_SHOWN]} is lost with the spot node: `{volume.name}` is a hostPath",
+            reason=f"data in {mounts[0][:_SHOWN]} is lost with the spot node: volume `{volume.name}` is a hostPath",
             field=f"spec.volumes[{index}].hostPath",
             detail="The replacement starts with an empty folder on another node.",
             fix="store the data in a PersistentVolumeClaim",
@@ -253,9 +253,9 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
         if any(part in container.image for part in handlers):
             yield Violation(
                 id="termination-handler",
-                reason="Node Termination Handler next to Karpenter: both drain a node, and Pods hang in Terminating",
+                reason="Node Termination Handler and Karpenter both drain a node, and Pods hang in Terminating",
                 field=f"spec.containers[{index}].image",
                 detail=f"`{container.image[:_SHOWN]}` drains Karpenter's nodes. Karpenter handles reclaims itself.",
-                fix="remove this workload, and set the queue in the values of Karpenter's Helm chart",
+                fix="remove this workload, and set `interruptionQueue` in the values of Karpenter's Helm chart",
                 other={"settings": {"interruptionQueue": "QUEUE"}},
             )

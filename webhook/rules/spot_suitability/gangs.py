@@ -85,8 +85,8 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     id="gang-split",
                     reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
                     field=target.field,
-                    detail=f"{gang.name}: while one part waits for spot nodes, the other can't work.",
-                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader can stay on demand",
+                    detail=f"While one part of the {gang.name} waits for spot nodes, the other can't work.",
+                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader may differ, and stay on demand",
                 )
                 return
 

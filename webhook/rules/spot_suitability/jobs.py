@@ -81,7 +81,7 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
             id="job-failure-policy",
             reason=f"each reclaim counts against {limit}: no podFailurePolicy ignores disruptions",
             field="spec.restartPolicy",
-            detail="After a few reclaimed nodes the Job fails, although its program never did.",
+            detail="After a few reclaimed nodes, the Job fails although its program never failed.",
             fix=fix,
             other=_policy(template),
             outcome=Outcome.AUDIT,

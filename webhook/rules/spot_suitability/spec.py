@@ -140,7 +140,7 @@ class SuitabilityFindingsSpec(Model):
     topology_spread: Level = "deny"
     """A topology spread without effect on spot."""
     termination_handler: Level = "deny"
-    """Node Termination Handler next to Karpenter."""
+    """Node Termination Handler and Karpenter both drain a node."""
 
 
 _REPLICATED: Final = (

@@ -35,10 +35,11 @@ def judge_spread(
     if index is not None and not preferred:
         yield Violation(
             id="topology-spread-capacity",
-            reason=f"it spreads over {key}, but all its Pods must run on spot",
+            reason=f"the constraint spreads Pods over {key}, but all of them must run on spot",
             field=f"spec.topologySpreadConstraints[{index}].topologyKey",
-            detail="A spread counts only nodes on which the Pod can run, so it keeps no Pod on demand.",
-            fix=f"remove it; or, to keep a part on demand, only label it `{CAPACITY_LABEL}: {SPOT_PREFERRED}`",
+            detail="A spread constraint counts only nodes on which the Pod can run, so it keeps no Pod on demand.",
+            fix=f"remove the constraint; or, to keep some Pods on demand, label the Pods with "
+            f"`{CAPACITY_LABEL}: {SPOT_PREFERRED}`",
         )
     rolls = subject.template and subject.request.kind.group_kind == _ROLLING and (replicas or 0) > 1
     if not rolls or member(subject.object, ("spec", "strategy", "type")) == "Recreate":
@@ -50,7 +51,7 @@ def judge_spread(
             id="topology-spread-rollout",
             reason="a rollout can leave its Pods unevenly spread, because the old Pods also count",
             field=f"spec.topologySpreadConstraints[{index}]",
-            detail="The scheduler counts the old ReplicaSet's Pods, which are gone after the rollout.",
+            detail="The Pods of the old ReplicaSet are gone after the rollout.",
             fix="add `matchLabelKeys: [pod-template-hash]` to the constraint",
             outcome=Outcome.AUDIT,
         )

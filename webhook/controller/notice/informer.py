@@ -1,0 +1,229 @@
+"""Take the steps of all Pods: one PATCH that annotates a Pod, and one Eviction if the Pod asks for it.
+
+All state is in the objects of the cluster: a Pod with the annotation is informed, and a terminating Pod is evicted.
+Each write requires the version of the Pod that its step was decided for, so that another leader repeats nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from http import HTTPStatus
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from webhook.cluster.api import NO_ANSWER, ApiError
+from webhook.controller.notice.objects import read_node
+from webhook.controller.notice.steps import Evict, Inform, lasting, next_step
+from webhook.kube.notice import RECLAIM_AT
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.api import Api
+    from webhook.controller.notice.metrics import NoticeMetrics
+    from webhook.controller.notice.objects import NotifiedNode, NotifiedPod
+    from webhook.controller.notice.steps import NoticeStep
+
+_AT_ONCE: Final = 32
+"""The maximum number of concurrent writes. About 10 saturate an API server; more hide its latency."""
+_AT_ONCE_OF_NAMESPACE: Final = 16
+"""The maximum number of concurrent writes in one namespace, so that its Pods leave places for others."""
+_EVENTS_AT_ONCE: Final = 2
+"""The maximum number of concurrent Events, so that they don't delay the other writes."""
+_TIMEOUT: Final = 5.0
+_PAUSE_SECONDS: Final = 0.25
+"""Seconds before a retry. Doubled for each retry."""
+_PAUSE_AT_MOST: Final = 8.0
+_UNDECIDED: Final = frozenset({NO_ANSWER, HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
+"""The status codes that refuse nothing: no answer, or a Pod that has changed, maybe by this write."""
+_NAME_AT_MOST: Final = 253
+_MERGE: Final = "application/merge-patch+json"
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+class Informer:
+    """A controller that tells Pods of notices while its process is the leader."""
+
+    def __init__(self, api: Api, providers: Collection[Provider], metrics: NoticeMetrics) -> None:
+        self._api = api
+        self._providers = providers
+        self._metrics = metrics
+        self._nodes: dict[str, NotifiedNode] = {}
+        self._pods: dict[str, NotifiedPod] = {}
+        self._on_node: defaultdict[str, set[str]] = defaultdict(set)
+        self._written: dict[str, str] = {}  # the version of each Pod that the last write replaced
+        self._refused: set[str] = set()  # the Pods whose Eviction was refused
+        self._changed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._at_work: set[str] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._places_of: dict[str, asyncio.Semaphore] = {}
+        self._events = asyncio.Semaphore(_EVENTS_AT_ONCE)
+
+    def take_node(self, before: NotifiedNode | None, after: NotifiedNode | None) -> None:
+        """Handle a change of one Node that the watch reports."""
+        if before is not None and after is None:
+            del self._nodes[before.name]
+        elif after is not None:
+            known = self._nodes.get(after.name)
+            self._nodes[after.name] = after if known is None else lasting(known, after)
+            if known is None:
+                self._metrics.notices.labels(after.notice.provider or "none").inc()
+                log.info("notice", node=after.name, signal=after.notice.signal, removal=rfc_3339(after.notice.removal))
+        for uid in self._on_node[(after or before).name]:  # type: ignore[union-attr] # one of them exists
+            self._look_at(uid)
+
+    def take_pod(self, before: NotifiedPod | None, after: NotifiedPod | None) -> None:
+        """Handle a change of one Pod that the watch reports."""
+        if before is not None:
+            del self._pods[before.uid]
+            self._on_node[before.node].discard(before.uid)
+            if after is None or after.uid != before.uid:
+                self._written.pop(before.uid, None)
+                self._refused.discard(before.uid)
+                self._metrics.waiting.pop(before.uid, None)
+        if after is not None:
+            self._pods[after.uid] = after
+            self._on_node[after.node].add(after.uid)
+            self._look_at(after.uid)
+
+    def _look_at(self, uid: str) -> None:
+        if isinstance(self._step(uid), Inform):
+            self._metrics.waiting.setdefault(uid, monotonic())
+        else:
+            self._metrics.waiting.pop(uid, None)
+        self._changed[uid] = None
+        self._wake.set()
+
+    def _step(self, uid: str) -> NoticeStep | None:
+        """Return the next step for a Pod, or None if it is gone, or if the watch doesn't show the last write yet."""
+        pod = self._pods.get(uid)
+        if pod is None or self._written.get(uid) == pod.version:
+            return None
+        node = self._nodes.get(pod.node)
+        return next_step(pod, node.notice if node else None, utc_now(), refused=uid in self._refused)
+
+    async def lead(self, leads: Callable[[], bool]) -> None:
+        """Tell Pods of notices while ``leads`` returns True, until cancelled."""
+        log.info("leading", duty="notice")
+        self._at_work.clear()
+        self._places_of = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
+        self._changed = dict.fromkeys(self._pods)
+        self._wake.set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                for uid in self._changed.keys() - self._at_work:
+                    del self._changed[uid]
+                    if self._step(uid) is not None:
+                        self._at_work.add(uid)
+                        group.create_task(self._work_on(uid, leads, group))
+
+    async def _work_on(self, uid: str, leads: Callable[[], bool], group: asyncio.TaskGroup) -> None:
+        """Take the steps of one Pod until none is due. Only one task at a time does this for a Pod."""
+        pause = _PAUSE_SECONDS
+        while self._step(uid) is not None:
+            written = False
+            async with self._places_of[self._pods[uid].namespace], self._places:
+                # Decide again: while the Pod waited for its place, it may have changed, and it has less time.
+                if leads() and (step := self._step(uid)) is not None:
+                    pod = self._pods[uid]
+                    written = await self._take(pod, step)
+                    if written and isinstance(step, Inform):
+                        group.create_task(self._record(pod, step.removal))
+            if not written:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE_AT_MOST)
+        self._at_work.remove(uid)
+
+    async def _take(self, pod: NotifiedPod, step: NoticeStep) -> bool:
+        """Take one step. Return False if it failed and must be repeated if it is still due."""
+        try:
+            if isinstance(step, Evict):
+                await self._evict(pod, step.grace)
+            elif isinstance(step, Inform):
+                await self._annotate(pod, rfc_3339(step.removal))
+            elif not await self._is_reclaimed(pod.node):
+                await self._annotate(pod, None)
+            else:
+                return False  # the watch of Nodes is late
+        except ApiError as error:
+            if error.status not in _UNDECIDED | {HTTPStatus.TOO_MANY_REQUESTS}:
+                where = f"{pod.namespace}/{pod.name}"
+                log.warning("step failed", pod=where, step=type(step).__name__, problem=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - a Pod that spotgate can't handle must not stop the others
+            log.warning("step failed", pod=f"{pod.namespace}/{pod.name}", problem=f"a bug in spotgate: {error!r}")
+            return False
+        if pod.uid in self._pods:
+            self._written[pod.uid] = pod.version
+        if isinstance(step, Inform):
+            self._metrics.informed.observe(monotonic() - self._metrics.waiting.pop(pod.uid, monotonic()))
+        return True
+
+    async def _annotate(self, pod: NotifiedPod, text: str | None) -> None:
+        """Write the annotation, or remove it."""
+        identity = {"uid": pod.uid, "resourceVersion": pod.version}
+        patch = {"metadata": {**identity, "annotations": {RECLAIM_AT: text}}}
+        await self._api.write("PATCH", pod.path, patch, _TIMEOUT, _MERGE)
+
+    async def _evict(self, pod: NotifiedPod, grace: int) -> None:
+        preconditions = {"uid": pod.uid, "resourceVersion": pod.version}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod.namespace, "name": pod.name},
+            "deleteOptions": {"gracePeriodSeconds": grace, "preconditions": preconditions},
+        }
+        try:
+            await self._api.write("POST", f"{pod.path}/eviction", eviction, _TIMEOUT)
+        except ApiError as error:
+            if error.status not in _UNDECIDED:
+                self._refused.add(pod.uid)
+                blocked = error.status == HTTPStatus.TOO_MANY_REQUESTS
+                self._metrics.evictions.labels("blocked" if blocked else "failed").inc()
+            raise
+        self._metrics.evictions.labels("granted").inc()
+
+    async def _is_reclaimed(self, node: str) -> bool:
+        """Return whether a Node has a notice now. The watch of Nodes can be later than the one of Pods."""
+        return read_node(await self._api.read(f"/api/v1/nodes/{node}", _TIMEOUT), self._providers) is not None
+
+    async def _record(self, pod: NotifiedPod, removal: datetime) -> None:
+        """Write an Event. Its name keeps another leader from repeating it."""
+        about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        now = rfc_3339(utc_now())
+        event = {
+            "metadata": {
+                "namespace": pod.namespace,
+                "name": f"{pod.name}.{pod.uid}.{int(removal.timestamp()):x}"[-_NAME_AT_MOST:].lstrip("-."),
+            },
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": "ReclaimNotice",
+            "message": f"The machine of Node {pod.node} is removed at {rfc_3339(removal)}",
+            "source": {"component": "spotgate"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        async with self._events:
+            try:
+                await self._api.write("POST", f"/api/v1/namespaces/{pod.namespace}/events", event, _TIMEOUT)
+            except ApiError as error:
+                log.info("event not written", pod=f"{pod.namespace}/{pod.name}", problem=str(error))
+
+
+def rfc_3339(time: datetime) -> str:
+    """Return a time in UTC as Kubernetes writes it, in whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,139 @@
+"""Read Nodes with a notice, and Pods that ask for it. Both keep no text of any length, so they take at most 2 KiB."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from webhook.capacity.providers.signals import Notice, SignalNode, notice_of, parse_time
+from webhook.cluster.source import WatchedResource
+from webhook.kube.notice import EVICT, INFORM, ON_RECLAIM, RECLAIM_AT
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS, OwnerReference
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    from webhook.capacity.providers.provider import Provider
+    from webhook.cluster.source import ListedMetadata
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_BOUND_TO_NODES: Final = frozenset({"DaemonSet.apps", "Node"})
+"""The owners whose Pods an Eviction only restarts on the same Node."""
+
+
+class NotifiedNode(msgspec.Struct, frozen=True):
+    """A Node with a notice."""
+
+    name: str
+    uid: str
+    notice: Notice
+
+
+class NotifiedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A Pod that asks for notices.
+
+    Attributes:
+        version: the resource version. Each write requires it, so that no Pod is told or evicted twice.
+        node: the name of the Pod's Node; empty if the Pod isn't bound.
+        told: the time in the annotation, or None if it is missing, empty, or malformed.
+        annotated: whether the annotation isn't empty.
+        evict: whether the Pod asks to be evicted.
+        grace: the seconds that the Pod has to stop by default.
+        alive: whether the Pod is neither terminating nor finished.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    node: str
+    told: datetime | None
+    annotated: bool
+    evict: bool
+    grace: int
+    alive: bool
+
+    @property
+    def path(self) -> str:
+        """Return the path of the Pod in the API."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str
+    uid: str
+    resourceVersion: str
+    deletionTimestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    ownerReferences: list[OwnerReference] | None = None
+
+
+class _Spec(msgspec.Struct):
+    nodeName: str | None = None
+    terminationGracePeriodSeconds: int | None = None
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Named(msgspec.Struct):
+    name: str
+    uid: str
+
+
+class _Node(msgspec.Struct):
+    metadata: _Named
+
+
+_pod_decoder: Final = msgspec.json.Decoder(_Pod)
+
+
+def read_node(raw: bytes | msgspec.Raw, providers: Collection[Provider]) -> NotifiedNode | None:
+    """Return a Node with its current notice, or None if it has none."""
+    notice = notice_of(msgspec.json.decode(raw, type=SignalNode), providers, utc_now())
+    if notice is None:
+        return None
+    metadata = msgspec.json.decode(raw, type=_Node).metadata
+    return NotifiedNode(metadata.name, metadata.uid, notice)
+
+
+def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> NotifiedPod:
+    """Return the parts of a Pod that a notice depends on."""
+    pod = _pod_decoder.decode(raw)
+    metadata, grace = pod.metadata, pod.spec.terminationGracePeriodSeconds
+    owners = {owner.group_kind for owner in metadata.ownerReferences or () if owner.controller}
+    annotation = (metadata.annotations or {}).get(RECLAIM_AT, "")
+    return NotifiedPod(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        version=metadata.resourceVersion,
+        node=pod.spec.nodeName or "",
+        told=parse_time(annotation),
+        annotated=bool(annotation),
+        evict=(metadata.labels or {}).get(ON_RECLAIM) == EVICT and owners.isdisjoint(_BOUND_TO_NODES),
+        grace=DEFAULT_GRACE_SECONDS if grace is None else grace,
+        alive=metadata.deletionTimestamp is None and pod.status.phase not in _ENDED,
+    )
+
+
+def nodes_with_notices(providers: Collection[Provider]) -> WatchedResource[NotifiedNode | None]:
+    """Return the source of the Nodes with a notice."""
+    return WatchedResource(resource="nodes", read=lambda _, raw: read_node(raw, providers))
+
+
+def pods_to_notify() -> WatchedResource[NotifiedPod]:
+    """Return the source of the Pods that ask for notices. The API server sends no other Pods."""
+    return WatchedResource(resource="pods", read=read_pod, labels=f"{ON_RECLAIM} in ({INFORM},{EVICT})")
