@@ -42,7 +42,7 @@ _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotation
 def own_violations(places: Iterable[KeyPlace], *, creating: bool) -> Iterator[Violation]:
     """Yield a violation for each spotgate key that the request changes and that has no effect at its place.
 
-    ``creating``: the request creates the Pod. Later, anyone who can change a running Pod may test its notice.
+    ``creating``: the request creates the Pod. Later, the controller annotates it.
     """
     for place in places:
         role, keys, before = place.role, place.keys, place.before
