@@ -66,7 +66,7 @@ test-cluster: $(VENV)/.cluster ## Run the tests that need a real API server or o
 	$(ASSETS) $(BIN)/python -m tests.prepare
 	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster $(OTHERS)
 
-test-node: $(VENV)/.cluster ## Stop Pods on a real kubelet; needs root on Linux, and the first run builds it, which takes minutes
+test-node: $(VENV)/.cluster ## Stop Pods and give them notice on a real kubelet; needs root on Linux, and the first run builds it, which takes minutes
 	$(BIN)/pytest tests/node
 
 image: $(VENV)/.build $(VENV)/.cluster ## Build the image twice, compare, inspect, and start it; needs root, buildah, and debootstrap

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 POOLS: Final = ROOT / "tests/integrations/pools.yaml"
 MAIN: Final[dict[str, Any]] = {"name": "main", "image": "example.com/main"}
+MOUNTING: Final = {**MAIN, "volumeMounts": [{"name": "tmp", "mountPath": "/data"}]}
 HOOK: Final = {"exec": {"command": ["true"]}}
 
 
 def spot_pod(name: str, /, capacity: str = "spot", **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "labels": {"spotgate.dev/capacity": capacity}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [MAIN], **spec}}
+
+
+def told(pod: dict[str, Any]) -> dict[str, Any]:
+    pod["metadata"]["labels"]["spotgate.dev/on-reclaim"] = "inform"
+    return pod
 
 
 def requires(key: str) -> dict[str, Any]:
@@ -42,6 +48,8 @@ PODS: Final = (
     spot_pod("with-its-own-sleep", containers=[{**MAIN, "lifecycle": {"preStop": HOOK}}]),
     spot_pod("with-gpus", containers=[{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 8}}}]),
     spot_pod("with-a-sidecar", initContainers=[{**MAIN, "name": "sidecar", "restartPolicy": "Always"}]),
+    told(spot_pod("told", initContainers=[{**MAIN, "name": "sidecar", "restartPolicy": "Always"}])),
+    told(spot_pod("told-with-a-volume", volumes=[{"name": "tmp", "emptyDir": {}}], containers=[MOUNTING])),
 )
 
 
@@ -78,7 +86,7 @@ def test_injected_fields_are_no_difference(shell: Shell, expressions: list[str],
         assert live != given
         assert without_ignored(expressions, live, gojq) == without_ignored(expressions, given, gojq)
     added = {name for pod in mutated.values() for name in pod["spec"]}
-    assert {"affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations"} <= added
+    assert {"affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations", "volumes"} <= added
     assert any("preStop" in pod["spec"]["containers"][0].get("lifecycle", {}) for pod in mutated.values())
 
 

@@ -9,9 +9,11 @@ import jsonpatch
 import msgspec
 import pytest
 
+from webhook.kube.containers import containers
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
 from webhook.kube.pod import Pod, Requirement, Toleration
 from webhook.kube.pod_decoding import decode_pod
+from webhook.rules.reclaim_notice.plan import NOTICE_MOUNT, NOTICE_VOLUME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,9 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 EDITS: dict[str, Callable[[PodEditor], None]] = {
     "toleration": lambda editor: editor.add_toleration(SPOT),
     "selector": lambda editor: editor.add_node_selector("example.com/pool~x", "spot"),
+    "label": lambda editor: editor.add_label("example.com/team~x", "ml"),
+    "volume": lambda editor: editor.add_volume(NOTICE_VOLUME),
+    "mount": lambda editor: editor.add_mount(list(containers(editor.pod))[1], NOTICE_MOUNT),
     "require": lambda editor: editor.require([IN_POOL]),
     "prefer": lambda editor: editor.prefer(100, IN_POOL),
     "grace": lambda editor: editor.set_grace(270),
@@ -31,20 +36,24 @@ EDITS: dict[str, Callable[[PodEditor], None]] = {
 }
 
 PODS: dict[str, dict[str, Any]] = {
-    "bare": {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}},
+    "bare": {"metadata": {}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}},
     "nulls": {
+        "metadata": {"labels": None},
         "spec": {
-            "containers": [{"name": "a", "lifecycle": None}, {"name": "b"}],
+            "volumes": None,
+            "containers": [{"name": "a", "lifecycle": None}, {"name": "b", "volumeMounts": None}],
             "tolerations": None,
             "nodeSelector": None,
             "affinity": None,
-        }
+        },
     },
     "full": {
+        "metadata": {"labels": {"app": "web"}},
         "spec": {
+            "volumes": [{"name": "data", "emptyDir": {}}],
             "containers": [
                 {"name": "a", "lifecycle": {"postStart": {"sleep": {"seconds": 1}}}},
-                {"name": "b", "lifecycle": {}},
+                {"name": "b", "lifecycle": {}, "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             ],
             "tolerations": [{"operator": "Exists"}],
             "nodeSelector": {"disk": "ssd"},
@@ -64,7 +73,7 @@ PODS: dict[str, dict[str, Any]] = {
                     ],
                 },
             },
-        }
+        },
     },
 }
 

@@ -24,11 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.builders import BUNDLE, NOW, review
 from tests.controlplane.harness.api import Api, accepted, pods_in
 from tests.node.programs import CGROUPS
-from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
+from webhook.engine.engine import decide
+from webhook.kube.notice import ON_RECLAIM
+from webhook.model.patch import apply_all
+from webhook.model.review import decode_review
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, reserve_control_plane
 from webhook.rehearse.controlplane.servers import NO_SERVICE_ACCOUNTS
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,26 +56,29 @@ class Node:
     def run(self, name: str, spec: Mapping[str, Any], on_reclaim: str = "") -> None:
         """Create a Pod, and add the node and the image to its spec. A finalizer keeps its last status.
 
-        ``on_reclaim`` is the value of this label. The Pod has the file of a reclaim notice.
+        ``on_reclaim`` is the value of this label. The webhook's engine changes the Pod accordingly.
         """
-        metadata = {"name": name, "labels": {ON_RECLAIM: on_reclaim}, "finalizers": ["test.spotgate.dev/observed"]}
-        mounts = [{"name": "log", "mountPath": "/log"}, {"name": VOLUME, "mountPath": DIRECTORY, "readOnly": True}]
-        annotation = {"path": FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{RECLAIM_AT}']"}}
-        common = {"image": IMAGE, "imagePullPolicy": "Never", "volumeMounts": mounts}
+        labels = {ON_RECLAIM: on_reclaim} if on_reclaim else {}
+        metadata = {"name": name, "labels": labels, "finalizers": ["test.spotgate.dev/observed"]}
+        log = {"name": "log", "mountPath": "/log"}
+        common = {"image": IMAGE, "imagePullPolicy": "Never"}
         placed: dict[str, Any] = {
-            kind: [{**common, **container} for container in spec.get(kind, ())]
+            kind: [
+                {**common, **container, "volumeMounts": [*container.get("volumeMounts", ()), log]}
+                for container in spec.get(kind, ())
+            ]
             for kind in ("initContainers", "containers")
         }
         placed |= {
             "nodeName": "node",
             "hostNetwork": True,
             "os": {"name": "linux"},  # `stopSignal` requires it
-            "volumes": [
-                {"name": "log", "hostPath": {"path": str(self.log)}},
-                {"name": VOLUME, "downwardAPI": {"items": [annotation]}},
-            ],
+            "volumes": [*spec.get("volumes", ()), {"name": "log", "hostPath": {"path": str(self.log)}}],
         }
-        accepted(self.api.create(PODS, {"metadata": metadata, "spec": {**spec, **placed}}))
+        pod = {"metadata": metadata, "spec": {**spec, **placed}}
+        request = decode_review(review(pod, name=name, namespace="default"))
+        apply_all(decide(request, BUNDLE.index, Context(phase=Phase.MUTATE, now=NOW)).patch, pod)
+        accepted(self.api.create(PODS, pod))
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Return all Pods by name."""

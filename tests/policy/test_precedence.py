@@ -372,6 +372,7 @@ def test_the_shipped_policies_have_stable_names_and_one_policy_decides() -> None
         ("NodePoolRules", "karpenter-controller"),
         ("NodePoolRules", "node-pool-rules"),
         ("OnDemandFallback", "on-demand-fallback"),
+        ("ReclaimNotice", "reclaim-notice"),
         ("ReservedLabels", "reserved-labels"),
         ("ReservedLabels", "reserved-namespaces"),
         ("SpotPlacement", "spot-placement"),

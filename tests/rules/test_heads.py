@@ -11,8 +11,10 @@ from webhook.capacity.view import Needs
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination import rule as graceful_termination
 from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.reclaim_notice import rule as reclaim_notice
 from webhook.rules.spot_placement import rule as spot_placement
 
+KINDS = (spot_placement.KIND, graceful_termination.KIND, reclaim_notice.KIND)
 FOLDERS = sorted(file.parent for file in Path(webhook.rules.__file__).parent.glob("*/rule.py"))
 
 
@@ -25,7 +27,7 @@ def test_a_rules_docstring_has_all_sections_and_lists_its_findings(folder: Path)
     assert re.findall(r"[a-z-]+", parts["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
 
 
-@pytest.mark.parametrize("kind", [spot_placement.KIND, graceful_termination.KIND], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_kind_that_changes_pods_matches_CREATE_and_needs_pools_and_namespaces(kind: PolicyKind) -> None:
     assert kind.needs == Needs(namespaces=True, pools=True)
     assert kind.rules(Facts({})) == (PODS_CREATE,)

@@ -33,6 +33,8 @@ from webhook.model.patch import Operation, pointer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from webhook.kube.containers import PlacedContainer
+    from webhook.kube.pod import Volume, VolumeMount
 
 _AFFINITY: Final = "/spec/affinity"
 _NODE: Final = f"{_AFFINITY}/nodeAffinity"
@@ -87,18 +89,34 @@ class PodEditor:
             self._add(f"{path}/-", as_json(item), items.pop)
             items.append(item)
 
+    def _put(self, owner: msgspec.Struct, member: str, path: str, key: str, value: str) -> None:
+        """Add an entry to the map at ``path``. Create the map if it is missing."""
+        entries = getattr(owner, member)
+        if entries is None:
+            self._set(owner, member, path, {key: value})
+        else:
+            self._add(f"{path}{pointer((key,))}", value, partial(entries.pop, key))
+            entries[key] = value
+
     def add_toleration(self, toleration: Toleration) -> None:
         """Append a toleration. The caller checks first that no existing toleration covers it."""
         self._append(self.pod.spec, "tolerations", "/spec/tolerations", toleration)
 
     def add_node_selector(self, key: str, value: str) -> None:
         """Add one entry to ``nodeSelector``. The caller checks first that the key is absent."""
-        spec = self.pod.spec
-        if spec.nodeSelector is None:
-            self._set(spec, "nodeSelector", "/spec/nodeSelector", {key: value})
-        else:
-            self._add(f"/spec/nodeSelector{pointer((key,))}", value, partial(spec.nodeSelector.pop, key))
-            spec.nodeSelector[key] = value
+        self._put(self.pod.spec, "nodeSelector", "/spec/nodeSelector", key, value)
+
+    def add_label(self, key: str, value: str) -> None:
+        """Add a label. The caller checks first that the key is absent."""
+        self._put(self.pod.metadata, "labels", "/metadata/labels", key, value)
+
+    def add_volume(self, volume: Volume) -> None:
+        """Append a volume. The caller checks first that the name is free."""
+        self._append(self.pod.spec, "volumes", "/spec/volumes", volume)
+
+    def add_mount(self, placed: PlacedContainer, mount: VolumeMount) -> None:
+        """Append a mount to a container. The caller checks first that the path is free."""
+        self._append(placed.container, "volumeMounts", f"/spec/{placed.members}/{placed.index}/volumeMounts", mount)
 
     def require(self, *alternatives: Sequence[Requirement]) -> None:
         """Require one of the alternatives in the required node affinity. Each is a list of ANDed requirements.

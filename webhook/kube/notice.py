@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 ON_RECLAIM: Final = "spotgate.dev/on-reclaim"
-"""The label with the action. After admission, a Pod has it only if its action is `INFORM` or `EVICT`."""
+"""The label with the action. After admission, each Pod whose action is `INFORM` or `EVICT` has it."""
 RECLAIM_AT: Final = "spotgate.dev/reclaim-at"
 """The annotation with the time of the removal, in RFC 3339 and UTC: on Nodes for any handler, on Pods by spotgate."""
 

@@ -171,7 +171,7 @@ class ContainerProbe(msgspec.Struct, frozen=True):
     """A probe of a container. spotgate doesn't read its fields."""
 
 
-class VolumeMount(msgspec.Struct, frozen=True):
+class VolumeMount(msgspec.Struct, frozen=True, omit_defaults=True):
     """The mount of a volume in a container."""
 
     name: str = ""
@@ -218,13 +218,33 @@ class ClaimSource(msgspec.Struct, frozen=True):
     readOnly: bool | None = None
 
 
-class Volume(msgspec.Struct, frozen=True):
+class FieldRef(msgspec.Struct, frozen=True):
+    """A field of the Pod."""
+
+    fieldPath: str = ""
+
+
+class DownwardFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of a downward API volume. ``path`` is relative to the volume."""
+
+    path: str = ""
+    fieldRef: FieldRef | None = None
+
+
+class DownwardApi(msgspec.Struct, frozen=True):
+    """A volume with fields of the Pod as files, which the kubelet updates."""
+
+    items: list[DownwardFile] | None = None
+
+
+class Volume(msgspec.Struct, frozen=True, omit_defaults=True):
     """A volume. spotgate doesn't read other sources (configMap, projected, csi)."""
 
     name: str = ""
     emptyDir: EmptyDir | None = None
     hostPath: HostPath | None = None
     persistentVolumeClaim: ClaimSource | None = None
+    downwardAPI: DownwardApi | None = None
 
 
 class SchedulingGate(msgspec.Struct, frozen=True):

@@ -77,6 +77,10 @@ _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
 """A Kubernetes version: (major, minor)."""
+ClassName = Annotated[
+    str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lowercase letters, digits, and '-'")
+]
+"""A workload class: the value of the label ``spotgate.dev/workload-class``."""
 Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
 Flag = StrictBool
 NonEmpty = Annotated[str, Field(min_length=1)]

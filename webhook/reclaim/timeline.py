@@ -21,6 +21,7 @@ from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation
 from webhook.capacity.placement.target import NotTargeting
 from webhook.kube.containers import containers, on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
+from webhook.kube.notice import DIRECTORY, EVICT, FILE, ON_RECLAIM, VOLUME
 from webhook.kube.pod_decoding import decode_pod
 from webhook.kube.templates import pod_of
 from webhook.model.review import MalformedObjectError, decode_object, is_null
@@ -119,6 +120,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         where: the pod template's field path; empty for a Pod.
         because: the source of the time limit, as a phrase.
+        begin: the start of the Pod's grace period: the drain, or an eviction before it.
         lanes: the containers after injection, then the Pod as written if it differs.
         window: the end of the time that an ordinary Pod has to stop.
         end: the end of the drawing. Spans that exceed it are marked.
@@ -133,7 +135,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     events: tuple[Event, ...]
     lanes: tuple[Lane, ...]
-    drain: int
+    begin: int
     window: int
     end: int
     grace: int
@@ -145,7 +147,7 @@ class ReclaimTimeline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def margin(self) -> int:
         """Return the seconds from the end of the grace period to the end of the window; negative if it exceeds it."""
-        return self.window - self.drain - self.grace
+        return self.window - self.begin - self.grace
 
     @property
     def fits(self) -> bool:
@@ -200,9 +202,11 @@ def timeline_of(
     removal = max(provider.interruption.removal_seconds, window)
     annotation = unevicted_annotation(provider, pool)
     unevicted = annotation if unevicted_seconds(pod, annotation) else ""
+    begin, granted = _eviction(pod, provider, budget)
+    pod = replace(pod, spec=replace(pod.spec, terminationGracePeriodSeconds=granted))
     stops = _stops(pod)
     whole = (Span("running", 0, window),) if unevicted else None
-    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, drain, window)) for stop in stops]
+    lanes = [Lane(", ".join(stop.names), whole or _spans(stop, begin, window)) for stop in stops]
     before = Lane(AS_WRITTEN, _spans([stop for stop in _stops(written) if not stop.sidecar][-1], drain, window))
     if not unevicted and before.spans not in {lane.spans for lane in lanes}:
         lanes.append(before)
@@ -210,9 +214,9 @@ def timeline_of(
         where=where,
         provider=provider.title,
         because=budget.because,
-        events=tuple(sorted(_events(pod, provider, pool, budget, unevicted), key=lambda event: event.seconds)),
+        events=tuple(sorted(_events(pod, begin, provider, pool, budget, unevicted), key=lambda event: event.seconds)),
         lanes=tuple(lanes),
-        drain=drain,
+        begin=begin,
         window=window,
         end=min(max(removal, *(lane.spans[-1].end for lane in lanes)), _DRAWN_AT_MOST * removal),
         grace=pod.grace_seconds,
@@ -221,6 +225,20 @@ def timeline_of(
         gone=tuple(volume.name for _, volume, _ in on_the_node(pod)),
         unevicted=unevicted,
     )
+
+
+def _eviction(pod: Pod, provider: Provider, budget: GraceBudget) -> tuple[int, int]:
+    """Return when a Pod's grace period begins, and its length.
+
+    The node shows the notice from its cordon. `spotgate controller` evicts a Pod with the label ``evict`` then, if that
+    gives it more time than it has.
+    """
+    times = provider.interruption
+    granted = times.drain_seconds + budget.limit - budget.margin - times.cordon_seconds
+    asks = pod.labels.get(ON_RECLAIM) == EVICT and times.cordon_seconds < times.drain_seconds
+    if asks and granted > pod.grace_seconds:
+        return times.cordon_seconds, granted
+    return times.drain_seconds, pod.grace_seconds
 
 
 def ticks(end: int) -> range:
@@ -301,56 +319,64 @@ def _stops(pod: Pod) -> list[_Stop]:
     return [stop for _, stop in sorted(groups.items(), key=itemgetter(0))]
 
 
-def _spans(stop: _Stop, drain: int, window: int) -> tuple[Span, ...]:
-    killed, term = drain + stop.killed, drain + stop.hook
+def _spans(stop: _Stop, begin: int, window: int) -> tuple[Span, ...]:
+    killed, term = begin + stop.killed, begin + stop.hook
     name: SpanName = "sidecar" if stop.sidecar else "shutdown" if stop.known else "hook"
-    stops = [Span("preStop", drain, term), Span(name, term, killed)]
+    stops = [Span("preStop", begin, term), Span(name, term, killed)]
     before = [Span(span.name, span.begin, min(span.end, window)) for span in stops]
     rest = Span("margin", killed, window) if killed <= window else Span("lost", window, killed)
-    return tuple(span for span in (Span("running", 0, drain), *before, rest) if span.seconds > 0)
+    return tuple(span for span in (Span("running", 0, begin), *before, rest) if span.seconds > 0)
 
 
-def _events(pod: Pod, provider: Provider, pool: Pool | None, budget: GraceBudget, unevicted: str) -> Iterator[Event]:
+def _events(
+    pod: Pod, begin: int, provider: Provider, pool: Pool | None, budget: GraceBudget, unevicted: str
+) -> Iterator[Event]:
     """Yield all events. Events at the same time are in order."""
     timeline = provider.interruption
     source = f"{provider.name}: interruption."
     own = pool is not None and pool.grace_seconds is not None
     limit = str(pool) if own else f"{provider.name}: gracePeriod.budgetSeconds"
-    drain, window = timeline.drain_seconds, timeline.drain_seconds + budget.limit
+    cordon, drain, window = timeline.cordon_seconds, timeline.drain_seconds, timeline.drain_seconds + budget.limit
     yield Event(0, "notice", "the reclaim is announced", "")
-    yield Event(timeline.cordon_seconds, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
+    yield Event(cordon, "cordon", "no new Pods come to the node", f"{source}cordonSeconds")
+    if cordon < drain and any(volume.name == VOLUME for volume in pod.spec.volumes or ()):
+        yield Event(cordon, "deadline", f"in a file, {drain - cordon} s before the drain", f"{DIRECTORY}/{FILE}")
     if unevicted:
         value = pod.annotations[unevicted]
         held = "" if value == "true" else f" for its first {value}"
         yield Event(drain, "drain", f"it skips the Pod{held}", f'metadata.annotations["{unevicted}"]')
         yield Event(window, "SIGKILL", "the Pod ends with the node", limit)
     else:
-        yield Event(drain, "drain", f"the grace period of {pod.grace_seconds} s begins", f"{source}drainSeconds")
-        killed = drain + pod.grace_seconds
+        begins, setting = f"the grace period of {pod.grace_seconds} s begins", "terminationGracePeriodSeconds"
+        if begin < drain:
+            yield Event(begin, "eviction", begins, f"{ON_RECLAIM}: {EVICT}")
+            begins, setting = "it doesn't shorten the grace period", f"{ON_RECLAIM}: {EVICT}"
+        yield Event(drain, "drain", begins, f"{source}drainSeconds")
+        killed = begin + pod.grace_seconds
         stops = _stops(pod)
         for stop in stops:
-            yield from _stopping(stop, drain, window)
+            yield from _stopping(stop, begin, window)
         if killed > window:
             yield Event(window, "SIGKILL", f"{killed - window} s before the grace period ends", limit)
-        for seconds in {drain + stop.killed for stop in stops} if killed <= window else ():
+        for seconds in {begin + stop.killed for stop in stops} if killed <= window else ():
             if seconds == killed:
-                yield Event(killed, "SIGKILL", "the grace period ends", "terminationGracePeriodSeconds")
+                yield Event(killed, "SIGKILL", "the grace period ends", setting)
             else:
                 yield Event(min(seconds, window), "SIGKILL", f"{_SIGNAL_SECONDS} s after the signal", "")
-    if drain + pod.grace_seconds <= window < timeline.removal_seconds:
+    if begin + pod.grace_seconds <= window < timeline.removal_seconds:
         yield Event(window, "time up", "for Pods that are not critical to the node", limit)
     source = limit if window > timeline.removal_seconds else f"{source}removalSeconds"
     yield Event(max(timeline.removal_seconds, window), "removal", "the node is gone", source)
 
 
-def _stopping(stop: _Stop, drain: int, window: int) -> Iterator[Event]:
+def _stopping(stop: _Stop, begin: int, window: int) -> Iterator[Event]:
     names = ", ".join(stop.names)
-    signaled, killed = drain + stop.signaled, min(drain + stop.killed, window)
+    signaled, killed = begin + stop.signaled, min(begin + stop.killed, window)
     if not stop.exact:
         least = f", at least {stop.delay} s" if stop.delay else ""
-        yield Event(drain, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
+        yield Event(begin, "preStop", f"a hook{least}, then {stop.signal}: {names}", stop.field)
     elif stop.delay:
-        yield Event(drain, "preStop", f"sleeps {spelled(stop.delay)}: {names}", stop.field)
+        yield Event(begin, "preStop", f"sleeps {spelled(stop.delay)}: {names}", stop.field)
     if signaled >= killed:
         yield Event(killed, stop.signal, f"too late to shut down: {names}", stop.field)
     elif stop.sidecar:

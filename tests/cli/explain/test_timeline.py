@@ -16,10 +16,12 @@ from webhook.base.terminal import plain
 from webhook.capacity.placement.budget import GraceBudget
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.commands.explain.text import timeline_lines
+from webhook.kube.edit import PodEditor
 from webhook.kube.pod_decoding import decode_pod
 from webhook.pages.drawing import WIDTH
 from webhook.reclaim import svg
-from webhook.reclaim.timeline import AS_WRITTEN, ReclaimTimeline, clock, ticks, timeline_of
+from webhook.reclaim.timeline import AS_WRITTEN, Event, ReclaimTimeline, clock, ticks, timeline_of
+from webhook.rules.reclaim_notice.plan import NoticePlan
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
@@ -143,6 +145,54 @@ def test_a_pool_limit_overrides_the_window(limit: int, removal: int) -> None:
 
     assert (drawn.window, drawn.events[-1].seconds, drawn.because) == (120 + limit, removal, "the pool says so")
     assert "NodePool p" in {event.source for event in drawn.events}
+
+
+def told(action: str, grace: int = 270) -> Pod:
+    """Return a Pod as the webhook changes it for this action."""
+    pod = pod_of(container(pre_stop=sleep(5)), grace=grace)
+    editor = PodEditor(pod)
+    NoticePlan.of(pod, action).apply(editor)
+    return pod
+
+
+def test_an_informed_pod_has_its_deadline_before_the_drain() -> None:
+    drawn, plain = timeline(told("inform")), timeline(told("none"))
+    (deadline,) = [event for event in drawn.events if event.name == "deadline"]
+    assert deadline == Event(0, "deadline", "in a file, 120 s before the drain", "/var/run/spotgate/reclaim-at")
+    assert [event for event in drawn.events if event != deadline] == [
+        event for event in plain.events if event.name != "deadline"
+    ]
+    assert (drawn.lanes, drawn.verdict) == (plain.lanes, plain.verdict)
+
+
+def test_an_evicted_pod_uses_the_time_from_the_notice_to_the_margin() -> None:
+    plain = pod_of(container(pre_stop=sleep(5)), grace=270)
+    drawn = timeline(told("evict"), written=plain)
+    assert events_of(drawn) == [
+        (0, "notice"),
+        (0, "cordon"),
+        (0, "deadline"),
+        (0, "eviction"),
+        (0, "preStop"),
+        (5, "SIGTERM"),
+        (120, "drain"),
+        (390, "SIGKILL"),
+        (420, "removal"),
+    ]
+    assert spans(drawn) == [("preStop", 0, 5), ("shutdown", 5, 390), ("margin", 390, 420)]
+    assert drawn.lanes[1].name == AS_WRITTEN
+    assert spans(drawn, 1) == spans(timeline(plain))
+    assert (drawn.grace, drawn.verdict) == (390, "fits: 30 s are left as margin")
+
+
+@pytest.mark.parametrize(("grace", "provider"), [(390, "cks"), (25, "aks"), (30, "karpenter"), (30, "huawei-cce")])
+def test_a_pod_that_wins_no_time_is_not_evicted(grace: int, provider: str) -> None:
+    """The controller doesn't shorten a grace period, and these providers drain a node when they show the notice."""
+    evicted = timeline(told("evict", grace), provider=provider)
+    assert "eviction" not in {event.name for event in evicted.events}
+    assert evicted == timeline(told("inform", grace), provider=provider)
+    if provider != "cks":
+        assert "deadline" not in {event.name for event in evicted.events}
 
 
 def test_containers_that_stop_separately_have_separate_lanes() -> None:

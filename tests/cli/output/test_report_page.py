@@ -104,18 +104,18 @@ def golden(tmp_path: Path) -> Path:
 def test_a_browser_shows_everything_without_console_messages(golden: Path, browse: Callable[..., Seen]) -> None:
     seen = browse(golden)
     assert seen.console == []
-    assert "<output>all 9 findings</output>" in seen.dom
+    assert "<output>all 10 findings</output>" in seen.dom
     assert '<form role="search" aria-label="Findings">' in seen.dom
     assert '<a href="#namespace=shop">shop</a>' in seen.dom
-    assert len(Page(seen.dom).places) == 9 + 1 + 4  # findings, a timeline, and injected fields
+    assert len(Page(seen.dom).places) == 10 + 1 + 4  # findings, a timeline, and injected fields
 
 
 @pytest.mark.parametrize(
     ("asked", "count", "objects"),
     [
-        ("q=readiness&team=shop", "1 of 9", [SEARCH]),
-        ("namespace=shop&outcome=deny", "2 of 9", [CHECKOUT, SEARCH]),
-        ("team=%28none%29", "1 of 9", ["Node g137a10"]),
+        ("q=readiness&team=shop", "1 of 10", [SEARCH]),
+        ("namespace=shop&outcome=deny", "2 of 10", [CHECKOUT, SEARCH]),
+        ("team=%28none%29", "1 of 10", ["Node g137a10"]),
     ],
 )
 def test_a_browser_applies_the_search_in_the_address(

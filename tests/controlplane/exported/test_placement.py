@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import random
 import time
@@ -27,6 +28,7 @@ from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.inputs.objects import Manifest
 from webhook.inputs.state import view_of
+from webhook.kube.defaults import default_pod
 from webhook.model.patch import apply_all
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase
@@ -49,11 +51,16 @@ SECONDS = 60.0
 COMBINATIONS = 60
 """Random combinations for each cluster, out of about 80,000, in addition to the table."""
 
-EXEMPT = """\
+OWN = """\
 apiVersion: spotgate.dev/v1
 kind: Exemption
 metadata: {name: theirs}
 spec: {policies: [graceful-termination], namespaces: [exempt], reason: they know}
+---
+apiVersion: spotgate.dev/v1
+kind: ReclaimNotice
+metadata: {name: reclaim-notice}
+spec: {action: {batch: evict, checkpointing: inform}}
 """
 
 
@@ -108,6 +115,22 @@ def keeping(words: str) -> JSON:
     return labeled(pod("case"), SPOT, {"spotgate.dev/keep": words})
 
 
+def told(thing: JSON, action: str = "inform") -> JSON:
+    return labeled(thing, {"spotgate.dev/on-reclaim": action})
+
+
+def mounting(path: str, **mount: Any) -> JSON:
+    mounts = [{"name": "data", "mountPath": path, **mount}]
+    return of(pod("case"), volumes=[{"name": "data", "emptyDir": {}}], containers=containers(volumeMounts=mounts))
+
+
+NOTICE = {
+    "name": "spotgate-reclaim-notice",
+    "downwardAPI": {
+        "items": [{"path": "reclaim-at", "fieldRef": {"fieldPath": "metadata.annotations['spotgate.dev/reclaim-at']"}}]
+    },
+}
+
 TABLE = [
     Case("spot", spot()),
     Case("spot preferred", labeled(pod("case"), PREFERRED)),
@@ -151,6 +174,20 @@ TABLE = [
     Case("a job", owned(spot(restartPolicy="OnFailure"), "Job", "batch/v1")),
     *(Case(f"keep {words}", keeping(words)) for words in ("grace-period", "pre-stop", "node-selector", "tolerations, pre-stop")),
     Case("keep all", keeping("grace-period,pre-stop,node-selector,tolerations"), "unchanged"),
+    Case("told", told(pod("case"))),
+    Case("told on spot", told(spot(), "evict")),
+    Case("told, with a sidecar and an init container", told(spot(initContainers=[{"name": "init", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}]))),
+    Case("told, and the kind is left to the webhook", told(spot(affinity={"nodeAffinity": AFFINITY})), "left"),
+    Case("told nothing", told(pod("case"), "none"), "unchanged"),
+    Case("told by an unknown word", told(pod("case"), "tell"), "unchanged"),
+    Case("told by its namespace", spot(), namespace="told"),
+    Case("not on spot, in a namespace that tells", pod("case"), "unchanged", "told"),
+    Case("told, and keeps", labeled(told(pod("case")), {}, {"spotgate.dev/keep": "reclaim-notice"}), "unchanged"),
+    *(Case(f"told, with a mount at {path}", told(mounting(path))) for path in ("/data", "/var/run", "/var/run/spotgate2")),
+    *(Case(f"told, with a mount at {path}", told(mounting(path)), "unchanged") for path in ("/run/spotgate/x", "/var//run/spotgate/")),
+    *(Case(f"told, with a read-only mount at {path}", told(mounting(path, readOnly=True)), "unchanged") for path in ("/var", "/run")),
+    Case("told, and has the volume", told(of(pod("case"), volumes=[NOTICE]))),
+    Case("told, and a volume has the name", told(of(pod("case"), volumes=[{"name": NOTICE["name"], "emptyDir": {}}])), "unchanged"),
     Case("a DaemonSet's", owned(spot(), "DaemonSet", "apps/v1"), "unchanged"),
     Case("bound", spot(nodeName="cpu-spot-0"), "unchanged"),
     Case("another scheduler", spot(schedulerName="sunk-scheduler"), "unchanged"),
@@ -158,7 +195,7 @@ TABLE = [
     Case("exempt from graceful termination only", spot(), namespace="exempt"),
 ]  # fmt: skip
 
-NAMESPACES = {"plain": {}, "on-spot": SPOT, "exempt": {}}
+NAMESPACES = {"plain": {}, "on-spot": SPOT, "exempt": {}, "told": {"spotgate.dev/on-reclaim": "inform"}}
 
 
 def combined(chosen: random.Random) -> Iterator[Case]:
@@ -211,7 +248,7 @@ CLUSTERS = {"cks": cks, "dedicated": dedicated, "gke": gke}
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     folder: Path = tmp_path_factory.mktemp("policies")
-    (folder / "exempt.yaml").write_text(EXEMPT)
+    (folder / "own.yaml").write_text(OWN)
     from webhook.engine.bundle import SHIPPED  # noqa: PLC0415
 
     return load_bundle([SHIPPED, folder])
@@ -237,7 +274,7 @@ def create(server: Server, case: Case) -> JSON:
 def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> JSON:
     """Return the Pod after the webhook's mutation, given the admitted Pod with its defaults."""
     thing = {**case.pod, "spec": msgspec.json.decode(msgspec.json.encode(admitted["spec"]))}
-    thing["metadata"] = {**case.pod["metadata"], "namespace": case.namespace}
+    thing["metadata"] = {**copy.deepcopy(case.pod["metadata"]), "namespace": case.namespace}
     request = {
         "uid": "1",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -250,7 +287,8 @@ def of_webhook(case: Case, admitted: JSON, bundle: Bundle, context: Context) -> 
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     apply_all(decide(decode_review(json.dumps(review).encode()), bundle.index, context).patch, thing)
-    return {**admitted, "spec": thing["spec"]}
+    default_pod(thing)
+    return {**admitted, "spec": thing["spec"], "labels": thing["metadata"].get("labels") or None}
 
 
 @pytest.mark.parametrize("name", CLUSTERS)

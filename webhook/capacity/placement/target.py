@@ -46,7 +46,8 @@ CAPACITIES: Final = (SPOT, SPOT_PREFERRED, ON_DEMAND)
 """The values of `CAPACITY_LABEL`, on Pods and on namespaces."""
 
 KEEP_ANNOTATION: Final = "spotgate.dev/keep"
-KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations")
+KEEP_RECLAIM_NOTICE: Final = "reclaim-notice"
+KEEP_WORDS: Final = ("grace-period", "pre-stop", "node-selector", "tolerations", KEEP_RECLAIM_NOTICE)
 """The fields that a Pod can exclude from changes, in the comma-separated list of `KEEP_ANNOTATION`."""
 
 _ALL_KEPT: Final = frozenset(KEEP_WORDS)

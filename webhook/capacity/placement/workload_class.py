@@ -21,6 +21,10 @@ STATELESS: Final = "stateless"
 QUEUE_WORKER: Final = "queue-worker"
 CHECKPOINTING: Final = "checkpointing"
 BATCH: Final = "batch"
+CLASSES: Final = (STATELESS, QUEUE_WORKER, CHECKPOINTING, BATCH)
+
+TRAINING_OPERATORS: Final = ("*Job.kubeflow.org", "Job.batch.volcano.sh")
+"""Owners, as ``Kind.group`` (globs), whose Pods with GPUs are checkpointing, even if they restart."""
 
 
 def is_queue_worker(pod: Pod) -> bool:

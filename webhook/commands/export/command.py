@@ -40,8 +40,8 @@ Print policies as Kubernetes admission policies with their bindings, which also 
 webhook is down.
 
 vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
-injections of SpotPlacement and GracefulTermination for the current node pools, as a
-MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list the omissions.
+injections of SpotPlacement, GracefulTermination, and ReclaimNotice for the current node pools,
+as a MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list the omissions.
 """
 
 EPILOG: Final = """\

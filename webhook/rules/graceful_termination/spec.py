@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS
-from webhook.policy.common import DecidingSpec, KindPatterns, Model, Seconds
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS, TRAINING_OPERATORS
+from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds
 from webhook.policy.errors import quoted_value
-from webhook.policy.schema_annotations import EnumDescriptions, TextPattern
+from webhook.policy.schema_annotations import EnumDescriptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,9 +27,6 @@ def _check_grace(value: object) -> object:
 
 
 GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
-ClassName = Annotated[
-    str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lowercase letters, digits, and '-'")
-]
 
 
 class ClassSpec(Model):
@@ -50,9 +47,6 @@ DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
         (BATCH, 30, 0),
     )
 }
-
-
-_TRAINING: Final = ("*Job.kubeflow.org", "Job.batch.volcano.sh")
 
 
 def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
@@ -94,5 +88,5 @@ class GracefulTerminationSpec(DecidingSpec):
         default=dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Field(default=_TRAINING, validate_default=True)
+    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS, validate_default=True)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

@@ -12,6 +12,7 @@ from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
+from webhook.kube.notice import ON_RECLAIM, RECLAIM_AT
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import BREAK_GLASS
@@ -29,7 +30,9 @@ _OF_PODS: Final[Mapping[str, MetadataMember]] = {
     NODE_POOL_ANNOTATION: "annotations",
     KEEP_ANNOTATION: "annotations",
     FLOOR_ANNOTATION: "annotations",
+    ON_RECLAIM: "labels",
     ASSIGNED_LABEL: "labels",  # the controller writes it
+    RECLAIM_AT: "annotations",  # as above
 }
 """Keys that have an effect on Pods, with their member of the metadata."""
 _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annotations"}
@@ -37,8 +40,11 @@ _MEMBERS: Final[Mapping[str, MetadataMember]] = {**_OF_PODS, BREAK_GLASS: "annot
 _SINGULAR: Final[Mapping[MetadataMember, str]] = {"labels": "label", "annotations": "annotation"}
 
 
-def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
-    """Yield a violation for each spotgate key that the request changes and that has no effect at its place."""
+def own_violations(places: Iterable[KeyPlace], *, creating: bool) -> Iterator[Violation]:
+    """Yield a violation for each spotgate key that the request changes and that has no effect at its place.
+
+    ``creating``: the request creates the Pod. Later, the controller annotates it.
+    """
     for place in places:
         role, keys, before = place.role, place.keys, place.before
         if role is None:
@@ -49,6 +55,8 @@ def own_violations(places: Iterable[KeyPlace]) -> Iterator[Violation]:
             field = f'{place.field}["{key}"]'
             if key == ASSIGNED_LABEL and role.pod and not role.applied:
                 yield _of_the_controller(field)
+            elif key == RECLAIM_AT and role.pod and creating:
+                yield _preset(field)
             elif key not in _MEMBERS:
                 yield _unknown(key, place.member, field)
             elif role.name and (_MEMBERS[key] != place.member or not (role.pod if key in _OF_PODS else role.applied)):
@@ -71,6 +79,12 @@ def _of_the_controller(field: str, *, outside: bool = False) -> Violation:
     return Violation(id="reserved", reason=reason, field=field, outside=outside, detail=detail, fix="remove it")
 
 
+def _preset(field: str) -> Violation:
+    reason = f"only `spotgate controller` sets annotation {RECLAIM_AT}, when a node is reclaimed"
+    detail = "The Pod would start with a false deadline, and stop its work."
+    return Violation(id="reserved", reason=reason, field=field, detail=detail, fix="remove it")
+
+
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
     labels, annotations = (", ".join(name for name, kind in _MEMBERS.items() if kind == wanted) for wanted in _SINGULAR)
     return warning(
@@ -90,7 +104,7 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
         why = f"has no effect: it must be {'a label' if right == 'labels' else 'an annotation'}"
     of_pods = " and ".join(f"`{path}.{right}`" for path in role.pods)
     applied = f"`metadata.{right}`" + ("" if role.applied else " of the object that you apply")
-    where = "" if key == ASSIGNED_LABEL else of_pods if key in _OF_PODS else applied
+    where = "" if key in {ASSIGNED_LABEL, RECLAIM_AT} else of_pods if key in _OF_PODS else applied
     return warning(
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",

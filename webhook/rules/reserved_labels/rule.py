@@ -15,6 +15,7 @@ Reads
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
     A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`). The label
     ``spotgate.dev/assigned`` is denied in pod templates, and in the selector of a workload with an on-demand floor.
+    The annotation ``spotgate.dev/reclaim-at`` is denied in pod templates and in new Pods.
 Writes
     Nothing.
 Finds
@@ -109,7 +110,8 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         if is_namespace(subject.request):
             claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
         # Yield lazily: the engine stops at its bound on violations.
-        return chain(self._violations(reserved), claimed, selector_violations(subject), own_violations(places))
+        own = own_violations(places, creating=subject.operation == "CREATE")
+        return chain(self._violations(reserved), claimed, selector_violations(subject), own)
 
     def _reserved(self, labels: Mapping[str, Any]) -> list[str]:
         """Return the keys in reserved domains."""

@@ -22,8 +22,8 @@ Writes
 Finds
     driver, bare-pod, stateful-singleton, few-replicas, readiness-probe, disruption-budget-missing,
     disruption-budget-blocks, disruption-budget-several, disruption-budget-unknown, protection, data-on-node,
-    termination-handler, job-fails, job-failure-policy, late-replacement, gang-split, topology-spread-capacity,
-    topology-spread-rollout
+    termination-handler, job-fails, job-failure-policy, notice-unused, late-replacement, gang-split,
+    topology-spread-capacity, topology-spread-rollout
 Source
     https://docs.coreweave.com/products/cks/nodes/spot-node-pools (a reclaimed node is drained, then removed);
     https://kubernetes.io/docs/concepts/workloads/pods/disruptions/;
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.globs import Globs
+from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting
 from webhook.capacity.placement.workload_class import (
     BATCH,
@@ -66,6 +67,7 @@ from webhook.rules.spot_suitability.checks import (
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.lint import lint
+from webhook.rules.spot_suitability.notice import judge_notice
 from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
@@ -103,6 +105,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     gangs: Gangs
     capacity_keys: frozenset[str]
     targeting: Targeting
+    budgets: GraceBudgets
     karpenters: frozenset[str]
 
     @property
@@ -167,6 +170,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         yield from job_violations(case.subject)
         yield from judge_protections(case, self.spec.protections)
         yield from judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
+        yield from judge_notice(case.subject.pod, case.target, self.budgets)
 
     def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations of a Pod's role and state, and of the workload's replicas."""
@@ -252,6 +256,7 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
             workloads={(workload.group, workload.kind): workload for workload in facts.workloads},
         ),
         targeting=Targeting.of_policy(spec, facts),
+        budgets=GraceBudgets(providers),
         karpenters=frozenset(
             provider.name for provider in providers.values() if provider.pool_name_label == KARPENTERS_POOL_LABEL
         ),

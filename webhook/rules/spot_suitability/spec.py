@@ -133,6 +133,8 @@ class SuitabilityFindingsSpec(Model):
     """A Job that counts disruptions as failures; only recorded."""
     late_replacement: Level = "deny"
     """Replacements wait for Pods with a long grace period; only recorded."""
+    notice_unused: Level = "deny"
+    """A checkpointing Pod needs more time than the budget, and isn't told of the notice; at most a warning."""
     gang_split: Level = "deny"
     """Pods that work only together are partly on spot."""
     topology_spread: Level = "deny"

@@ -1,4 +1,4 @@
-"""Export SpotPlacement and GracefulTermination as one MutatingAdmissionPolicy with its binding.
+"""Export SpotPlacement, GracefulTermination, and ReclaimNotice as one MutatingAdmissionPolicy with its binding.
 
 The policy changes a Pod exactly as the webhook does. It skips Pods whose changes it can't compute.
 """
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, exported_policies
 from webhook.commands.export.mutating_policy.expressions import MUTATION, variables
+from webhook.commands.export.mutating_policy.notice import NOTICE, notice_variables
 from webhook.commands.export.mutating_policy.shapes import answers_of
 from webhook.commands.export.mutating_policy.traits import traits_of
 from webhook.model.decision import Outcome
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from webhook.policy.errors import Problem
     from webhook.rules.context import Context
     from webhook.rules.graceful_termination.rule import GracefulTermination
+    from webhook.rules.reclaim_notice.rule import ReclaimNotice
     from webhook.rules.spot_placement.rule import SpotPlacement
 
 NAME: Final = "pods.spotgate.dev"
 _PLACEMENT: Final = "SpotPlacement"
 _TERMINATION: Final = "GracefulTermination"
+_NOTICE: Final = "ReclaimNotice"
 _POD: Final = ("CREATE", "", "pods")
 
 
@@ -49,7 +52,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     left_out: list[Problem] = []
     for exported in exported_policies(bundle, context.now.date()):
         policy = exported.policy
-        if policy.kind.name not in {_PLACEMENT, _TERMINATION} or not policy.matches(*_POD):
+        if policy.kind.name not in {_PLACEMENT, _TERMINATION, _NOTICE} or not policy.matches(*_POD):
             continue
         if policy.enforcement is Outcome.AUDIT:
             exported.leave_out((), "not exported: its enforcement is audit, which changes nothing")
@@ -70,24 +73,29 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     mutators = {kind: exported.policy.mutator for kind, exported in chosen.items()}
     placement = cast("SpotPlacement | None", mutators.get(_PLACEMENT))
     termination = cast("GracefulTermination | None", mutators.get(_TERMINATION))
+    notice = cast("ReclaimNotice | None", mutators.get(_NOTICE))
     named = [name for exported in chosen.values() for name in exported.spec.provider]
     traits, accelerators = traits_of(context, bundle.providers, named)
     answers = answers_of(traits, placement, termination, context)
+    expression = f"({MUTATION}) +\n{NOTICE}" if notice else MUTATION
     spec: JSON = {
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "IfNeeded",
         "matchConstraints": constraints,
         "matchConditions": common,
-        "variables": variables(
-            traits,
-            answers,
-            accelerators=accelerators,
-            providers=bundle.providers.values(),
-            placing=own.get(_PLACEMENT, "false"),
-            termination=termination,
-            stopping=own.get(_TERMINATION, "false"),
-        ),
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": MUTATION}}],
+        "variables": {
+            **variables(
+                traits,
+                answers,
+                accelerators=accelerators,
+                providers=bundle.providers.values(),
+                placing=own.get(_PLACEMENT, "false"),
+                termination=termination,
+                stopping=own.get(_TERMINATION, "false"),
+            ),
+            **(notice_variables(notice, own[_NOTICE]) if notice else {}),
+        },
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
     }
     alone = ["Pods that need more than a table of node pools, listed in docs/cli/export.md, and all warnings"]
     if answers.left_out:

@@ -21,7 +21,7 @@ from webhook.kube.pod import COMPLETING, DEFAULT_GRACE_SECONDS
 from webhook.registration.cel import any_glob_matches, literal, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from webhook.capacity.providers.provider import Provider
     from webhook.commands.export.mutating_policy.shapes import Answers
@@ -115,6 +115,7 @@ def variables(
         "missing": _MISSING,
         "selecting": "variables.placement.?nodeSelector.orValue({})",
         "affinity": "variables.placement.?nodeAffinity.orValue({})",
+        "gpu": "variables.answer.?gpu.orValue(false)",
         **_termination(termination, stopping),
     }
 
@@ -161,8 +162,6 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         }
         for name, class_ in rule.spec.classes.items()
     }
-    group_kind = "(each.kind + (each.apiVersion.contains('/') ? '.' + each.apiVersion.split('/')[0] : ''))"
-    operators = any_glob_matches(group_kind, rule.spec.training_operators.patterns or ("",))
     label = quoted(CLASS_LABEL)
     least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
     longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
@@ -178,15 +177,9 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     return {
         **of_pod,
         "budget": f"{stopping} ? int(variables.answer.?budget.orValue(0)) : 0",
-        "gpu": "variables.answer.?gpu.orValue(false)",
         "class": f"{literal(classes)}["
         f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "
-        f"object.spec.?restartPolicy.orValue('') in {literal(list(COMPLETING))} ? "
-        f"(variables.gpu ? {quoted(CHECKPOINTING)} : {quoted(BATCH)}) : "
-        f"variables.gpu && variables.owner.exists(each, {operators}) ? {quoted(CHECKPOINTING)} : "
-        "variables.owner.exists(each, each.kind == 'ReplicaSet') && "
-        "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
-        f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}]",
+        f"{derived_class(spec.training_operators.patterns)}]",
         "fitting": longest,
         "grace": "variables.budget == 0 || 'grace-period' in variables.keeps ? variables.before : "
         f"variables.before == {DEFAULT_GRACE_SECONDS} ? "
@@ -194,3 +187,16 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
         "sleep": sleeps,
         "hook": hook,
     }
+
+
+def derived_class(operators: Sequence[str]) -> str:
+    """Return an expression for the class of a Pod without a class label. ``operators`` are globs of owners."""
+    group_kind = "(each.kind + (each.apiVersion.contains('/') ? '.' + each.apiVersion.split('/')[0] : ''))"
+    return (
+        f"object.spec.?restartPolicy.orValue('') in {literal(list(COMPLETING))} ? "
+        f"(variables.gpu ? {quoted(CHECKPOINTING)} : {quoted(BATCH)}) : variables.gpu && "
+        f"variables.owner.exists(each, {any_glob_matches(group_kind, operators or ('',))}) ? {quoted(CHECKPOINTING)} : "
+        "variables.owner.exists(each, each.kind == 'ReplicaSet') && "
+        "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
+        f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}"
+    )

@@ -1,0 +1,1 @@
+"""Give Pods the deadline of their node: policy kind ``ReclaimNotice``."""
