@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -14,7 +14,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
 # Clients need a new CA in their bundles before a server uses it, so CAs seldom change.
 AUTHORITY_LIFETIME = timedelta(days=3650)

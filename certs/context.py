@@ -12,12 +12,10 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from certs.verify import CertificateProblem
+from certs.verify import CertificateProblem, VerifiedKeyPair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from certs.verify import VerifiedKeyPair
 
 
 def server_context(verified: VerifiedKeyPair, client_authorities: bytes | None = None) -> ssl.SSLContext:

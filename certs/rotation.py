@@ -13,7 +13,7 @@ started the rotation is gone:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
@@ -24,7 +24,6 @@ from certs.verify import CertificateProblem, verify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 """The keys of a Secret for both pairs; a Secret of type kubernetes.io/tls has the last two."""

@@ -210,3 +210,19 @@ def test_an_expression_without_a_result_names_the_obstacle(text: str, value: dic
 )
 def test_the_place_of_a_result_is_the_field_that_it_comes_from(text: str, value: dict[str, Any], place: str) -> None:
     assert Query(text).place(value) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("a.b", ["a.b"]),
+        ("not_null(a.b, ['t3.medium'][0], c.d)", ["a.b", "c.d"]),
+        ("a.b[?c.d].e.f | [0].g.h", ["a.b"]),
+        ("a.b.\"k8s.io/c\" == 'd.e'", ["a.b"]),
+        ("{x: [a.b], y: !(c.d)}.x.y", ["a.b", "c.d"]),
+        ("map(&c.d, a.b)", ["a.b"]),
+        ("a", []),
+    ],
+)
+def test_only_paths_from_the_object_are_fields(text: str, paths: list[str]) -> None:
+    assert [".".join(path) for path in Query(text).paths] == paths

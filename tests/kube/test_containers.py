@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import pod_of
 from webhook.base.globs import Globs
-from webhook.kube.containers import containers, declares_port, is_windows, requested_of
+from webhook.kube.containers import containers, declares_port, is_windows, quantities_of, requested_of
 from webhook.kube.pod_decoding import decode_pod
 
 GPUS = Globs(("nvidia.com/gpu", "nvidia.com/mig-*"))
@@ -57,11 +57,13 @@ def test_a_resource_is_requested_if_its_amount_is_positive(
 ) -> None:
     spec: dict[str, Any] = {members: [{"name": "app", "resources": {quantities: {resource: quantity}}}]}
 
-    assert bool(requested_of(pod_of(**spec).spec, GPUS)) is expected
+    assert bool(requested_of(quantities_of(pod_of(**spec).spec), GPUS)) is expected
 
 
 def test_containers_without_resources_request_nothing() -> None:
-    assert not requested_of(pod_of(containers=[{"name": "a", "resources": {}}, {"name": "b"}]).spec, GPUS)
+    assert not requested_of(
+        quantities_of(pod_of(containers=[{"name": "a", "resources": {}}, {"name": "b"}]).spec), GPUS
+    )
 
 
 @pytest.mark.parametrize(

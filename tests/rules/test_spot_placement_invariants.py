@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.builders import ALL, CKS, EKS, KARPENTER, POOL_LABEL, cks_pool, expression, other_pool, view_of
 from tests.rules.placement import JSON, PREFERRED, SPOT, changes, placed, pod_of, required, rule, violation_of
-from webhook.capacity.placement.feasible import demands_spot
+from webhook.capacity.placement.index import demands_spot
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.kube.affinity import Tristate, admits, terms_of

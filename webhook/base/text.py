@@ -32,6 +32,11 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(char if char in keep or char.isprintable() else " " for char in text)
 
 
+def sentence(text: str) -> str:
+    """Return a phrase with a full stop, unless it ends in a question mark."""
+    return text if text.endswith("?") else f"{text}."
+
+
 def listed(texts: Iterable[str], at_most: int = 5, separator: str = ", ", rest: str = " and ") -> str:
     """Return the first few texts, then ``rest`` and the number of the others, as a phrase for a terminal."""
     items = list(texts)

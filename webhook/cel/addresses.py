@@ -6,12 +6,10 @@ Source: https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-ip-addres
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Interface, IPv6Interface
-
     Address = IPv4Address | IPv6Address
     Network = IPv4Interface | IPv6Interface
 

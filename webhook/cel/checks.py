@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import ExpressionError
-from webhook.cel.reads import shown_path
+from webhook.cel.reads import Reads, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cel.reads import Reads
 
 KNOWN_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "request": ("operation", "kind", "resource", "subResource", "name", "namespace", "userInfo", "dryRun"),

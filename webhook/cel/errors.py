@@ -28,6 +28,10 @@ class ExpressionError(Exception):
         self.known = known
         self.hint = hint
 
+    def naming(self, name: str) -> str:
+        """Return the problem with another name in place of the unknown one."""
+        return self.problem.replace(f"`{self.name}`", f"`{name}`")
+
 
 class EvaluationError(Exception):
     """The error for an expression without a result. ``str()`` returns only the reason, such as "no such key: x".

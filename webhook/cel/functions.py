@@ -28,14 +28,13 @@ from webhook.cel.addresses import (
     network_of,
 )
 from webhook.cel.errors import ExpressionError
-from webhook.cel.urls import escaped_path, parse_url, query_of
+from webhook.cel.urls import Url, escaped_path, parse_url, query_of
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from webhook.cel.addresses import Address, Network
-    from webhook.cel.urls import Url
 
 QUANTITY, ADDRESS, NETWORK, URL = "kubernetes.Quantity", "net.IP", "net.CIDR", "kubernetes.URL"
 

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.cel.errors import ExpressionError, ReadPath
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, URL, pattern_of
-from webhook.cel.sizes import BYTE_NS, VALUE_NS, ReadCost
+from webhook.cel.sizes import BYTE_NS, VALUE_NS, Measured, ReadCost
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from webhook.cel.sizes import Measured
 
 BUDGET_NS: Final = 400_000_000
 """The nanoseconds for all expressions on one object. Each cost below is the highest that was measured."""

@@ -6,13 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import shown_name
-from webhook.cel.tree import Call, Const, Ident, Loop, Make, Select, children
+from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select, children
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.cel.errors import ReadPath
-    from webhook.cel.tree import ExprNode
 
     Scope = Mapping[str, ReadPath]
     """The paths of loop variables and bound names. A name for any other value has an empty path."""

@@ -10,9 +10,9 @@ import asyncio
 import os
 import ssl
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
@@ -28,9 +28,7 @@ from webhook.capacity.view import UnusableCredentialsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-    from typing import Any, TypeAlias
 
     from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
     from structlog.typing import FilteringBoundLogger
@@ -72,6 +70,27 @@ class ApiError(Exception):
         super().__init__(problem)
         self.status = status
         self.continue_token = continue_token
+
+    def mentions(self, *texts: str) -> bool:
+        """Return whether the message contains one of these texts, for facts that the API server gives only as text."""
+        return any(text in str(self) for text in texts)
+
+    @property
+    def by_rbac(self) -> bool:
+        """Return whether authorization forbids the request, and not admission: both have status 403, reason Forbidden.
+
+        https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
+        """
+        return self.status == HTTPStatus.FORBIDDEN and self.mentions('is forbidden: User "')
+
+    @property
+    def patch_failed(self) -> bool:
+        """Return whether a test of a JSON Patch failed. An invalid object has status 422, reason Invalid, too.
+
+        https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go
+        """
+        unprocessable = self.status == HTTPStatus.UNPROCESSABLE_ENTITY
+        return unprocessable and self.mentions("the server rejected our request due to an error in our request")
 
     @classmethod
     def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:

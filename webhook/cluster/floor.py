@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_LEASE
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
 from webhook.kube.pod import ObjectMeta  # noqa: TC001 - msgspec reads the annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
     from webhook.model.review import Request
 
 FRESH_SECONDS: Final = 10.0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import Joined, join
-from webhook.cluster.api import NO_ANSWER, ApiError
+from webhook.cluster.api import NO_ANSWER, Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import (
     all_budgets,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
     from webhook.cluster.source import WatchedResource
     from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.references import Reference

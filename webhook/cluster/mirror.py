@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Final, Generic
 import msgspec
 import structlog
 
-from webhook.cluster.api import ANSWER_AT_MOST, ApiError
-from webhook.cluster.source import T, metadata_of
+from webhook.cluster.api import ANSWER_AT_MOST, Api, ApiError
+from webhook.cluster.source import ObjectKey, T, WatchedResource, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from structlog.typing import FilteringBoundLogger
 
-    from webhook.cluster.api import Api
-    from webhook.cluster.source import ObjectKey, WatchedResource
 
 log: FilteringBoundLogger = structlog.get_logger()
 

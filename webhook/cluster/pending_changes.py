@@ -13,17 +13,14 @@ from msgspec.structs import replace
 
 from webhook.base.bounds import OverBoundError
 from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
-from webhook.capacity.providers.pool import CapacityType
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.model.review import MalformedObjectError, decode_object, is_null
+from webhook.capacity.providers.pool import CapacityType, Pool
+from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.model.review import MalformedObjectError, Request, decode_object, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.model.review import Request
 
 REMEMBERED_SECONDS: Final = 30.0
 """Seconds for which a change is remembered: the longest ``timeoutSeconds`` of another validating webhook.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.joins import join, sizes_in
+from webhook.capacity.providers.joins import Sizer, join, sizes_in
 from webhook.capacity.providers.nodes import Node
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.cluster.api import ApiError
-from webhook.cluster.source import Listing, WatchedResource
+from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.source import ListedMetadata, Listing, ObjectKey, T, WatchedResource
 from webhook.cluster.view import (
     by_namespace,
     labels_by_namespace,
@@ -31,13 +31,9 @@ from webhook.kube.references import KINDS, Reference, key_of, reference_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from webhook.capacity.providers.joins import Sizer
     from webhook.capacity.providers.pool import Pool, Size
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
-    from webhook.cluster.source import ListedMetadata, ObjectKey, T
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -126,18 +122,23 @@ class Reading:
 
     Attributes:
         view: the view of the cluster.
-        failures: sentences about resources that couldn't be read, such as ``nodes can't be read: 500 ...``.
-        forbidden: the errors of resources that the user can't list, by API group and plural.
+        failures: sentences about resources that couldn't be read, such as ``nodes can't be read: 500 ...``, by API
+            group and plural.
+        forbidden: the errors of resources that the user can't list.
     """
 
     view: ClusterView
-    failures: tuple[str, ...]
+    failures: Mapping[tuple[str, str], str]
     forbidden: Mapping[tuple[str, str], ApiError]
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Return sentences about all resources that couldn't be read."""
-        return (*self.failures, *refusals(self.forbidden))
+        return (*sorted(self.failures.values()), *refusals(self.forbidden))
+
+    def why_unread(self, resource: tuple[str, str]) -> str:
+        """Return the sentence about a resource that couldn't be read, or an empty string."""
+        return refusals(self.forbidden)[0] if resource in self.forbidden else self.failures.get(resource, "")
 
 
 def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
@@ -158,7 +159,7 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
         version = None  # the version is optional
-    failures: list[str] = []
+    failures: dict[tuple[str, str], str] = {}
     forbidden: dict[tuple[str, str], ApiError] = {}
 
     async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
@@ -168,12 +169,12 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
             if error.status == HTTPStatus.FORBIDDEN:
                 forbidden[source.group, source.resource] = error
             else:
-                failures.append(unread(source, error))
+                failures[source.group, source.resource] = unread(source, error)
             return None
         return {} if listing is None else listing.items
 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
-    problems = [*sorted(failures), *refusals(forbidden)]
+    problems = [*sorted(failures.values()), *refusals(forbidden)]
     why_unknown = f"{problems[0]}." if problems else ""
     namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
     budgets_by_key = await items(all_budgets()) if budgets else None
@@ -192,4 +193,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         # They are optional: unknown claims and volumes exclude no pool.
         references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
-    return Reading(view, tuple(sorted(failures)), forbidden)
+    return Reading(view, failures, forbidden)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeGroups, kind_of, providers_of
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, Node, NodeGroups, NodeKind, kind_of, providers_of
 from webhook.capacity.view import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.capacity.providers.nodes import Node, NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
 

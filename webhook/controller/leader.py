@@ -18,8 +18,8 @@ from webhook.capacity.placement.floor import (
     ON_DEMAND_COST,
 )
 from webhook.cluster.api import TOO_LARGE, ApiError
-from webhook.controller.ledger import ON_DEMAND, RELEASE
-from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, StoredPod, floor_pod
+from webhook.controller.ledger import ON_DEMAND, RELEASE, Assignment, Ledger
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, StoredPod, floor_pod
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api, Body
-    from webhook.controller.ledger import Assignment, Ledger
     from webhook.controller.metrics import ControllerMetrics
-    from webhook.controller.pods import FloorPod
     from webhook.engine.index import Index
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
@@ -55,10 +53,6 @@ _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTP
 """The status codes after which the same PATCH would fail again."""
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
 """The status codes for a Pod that has changed (maybe by this PATCH) or is deleted. The watch shows which."""
-_INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
-"""The text of a 422 for a JSON Patch with a failed test: the Pod, its floor, or its gate has changed."""
-_UNAUTHORIZED: Final = 'is forbidden: User "'
-"""The text of a 403 from RBAC instead of admission: the API server is starting, or the installation is incomplete."""
 _PATIENCE: Final = 10.0
 """Seconds after which a leader without permission to assign Pods gives up, so that the webhook gates no more Pods. No
 tenant can cause this, unlike the other reasons why a Pod waits."""
@@ -148,10 +142,12 @@ class Leader:
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
         pod = assignment.pod
-        if _UNAUTHORIZED in str(error) and self._ledger.oldest() > _PATIENCE:
+        # RBAC forbids it while the API server starts, or if the installation is incomplete.
+        if error.by_rbac and self._ledger.oldest() > _PATIENCE:
             raise error
-        changed = error.status in _CHANGED or _INAPPLICABLE in str(error)
-        refused = error.status in _REFUSALS and not changed and _UNAUTHORIZED not in str(error)
+        # If a test of the patch failed, the Pod, its floor, or its gate has changed.
+        changed = error.status in _CHANGED or error.patch_failed
+        refused = error.status in _REFUSALS and not changed and not error.by_rbac
         if not changed:
             where, event = f"{pod.namespace}/{pod.name}", "assignment refused" if refused else "assignment failed"
             log.warning(event, pod=where, to=assignment.capacity, problem=str(error))

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, Floor, parse_floor
-from webhook.cluster.source import WatchedResource
+from webhook.cluster.source import ListedMetadata, WatchedResource
 from webhook.kube.pod import OwnerReference, SchedulingGate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.cluster.source import ListedMetadata
 
 _MARK: Final = FLOOR_ANNOTATION.encode()
 """A text that every relevant Pod contains: the annotation and the gate have the same name."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.base.exits import CannotJudgeError
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.source import WatchedResource
 from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, read_pod
-
-if TYPE_CHECKING:
-    from webhook.cluster.api import Api
 
 _SECONDS: Final = 30.0
 """The timeout of each response of the API server. A page has at most 16 MiB."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
 
-from webhook.documents.model import entries
-from webhook.documents.nodes import TextTree
+from webhook.documents.model import JSONValue, entries
+from webhook.documents.nodes import TextNode, TextTree
 from webhook.documents.yaml_writer import dump_on_one_line
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     import yaml
 
-    from webhook.documents.model import JSONValue
-    from webhook.documents.nodes import TextNode
 
 _Added: TypeAlias = "tuple[str | int, JSONValue]"
 """A new member with its key, or a new item with its index."""

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
-from webhook.model.review import is_null
+from webhook.model.review import Request, is_null
 from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.base.globs import Globs
-    from webhook.model.review import Request
     from webhook.rules.subject import SubjectMetadata
 
 FIELD: Final = f'metadata.annotations["{BREAK_GLASS}"]'

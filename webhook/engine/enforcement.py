@@ -123,11 +123,14 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         if violation.unknown:
             most = min(most, Outcome.INDETERMINATE if self.context.offline else policy.kind.unknown_outcome)
             outcome = min(most, outcome)
-        would_deny = outcome < min(most, policy.declared) is Outcome.DENY and not self._why_never_denied(policy)
+        denies = min(most, policy.declared) is Outcome.DENY
+        never = self._why_never_denied(policy) if denies else ""
+        would_deny = outcome < Outcome.DENY and denies and not never
         if outcome is Outcome.DENY:
-            lowered = self._why_not_denied(policy)
-            if lowered:
-                outcome, overruled = Outcome.WARN, not self._why_never_denied(policy)
+            if never and self._user in BUILT_IN_CONTROLLERS and not self.only_warns:
+                self.audit["controller-created"] = self._user
+            if lowered := never or self._broken_glass(policy):
+                outcome, overruled = Outcome.WARN, not never
             note = f"Not denied: {lowered}." if lowered else self._why_break_glass_fails(policy)
             detail = " ".join(filter(None, (detail, note)))
         return Finding(
@@ -157,31 +160,26 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 
     def _why_never_denied(self, policy: Policy) -> str:
         """Return why the policy can't deny this request, or an empty string if it can."""
-        request = self.whole.request
-        user = request.user_info.username
+        user = self._user
         if self.only_warns:
-            return f"{request.namespace} is a system namespace"
+            return f"{self.whole.request.namespace} is a system namespace"
         if user in NEVER_DENIED:
             return f"{user} cleans up"
         if user in BUILT_IN_CONTROLLERS and not policy.controller_denies:
             return f"{user} replaces the Pods of workloads that may be older than the policy"
         return ""
 
-    def _why_not_denied(self, policy: Policy) -> str:
-        """Return why a denial becomes a warning, or an empty string if it stays a denial.
-
-        Record the user in the audit annotations if the denial becomes a warning because of the user.
-        """
-        request, reason = self.whole.request, self._emergency
-        user = request.user_info.username
-        if why := self._why_never_denied(policy):
-            if user in BUILT_IN_CONTROLLERS and not self.only_warns:
-                self.audit["controller-created"] = user
-            return why
-        if reason is None or self._why_void or not may_break(request, [policy.break_glass]):
+    def _broken_glass(self, policy: Policy) -> str:
+        """Return who overrides a denial, and why, or an empty string. Record the user in the audit annotations."""
+        reason = self._emergency
+        if reason is None or self._why_void or not may_break(self.whole.request, [policy.break_glass]):
             return ""
-        self.audit["break-glass"] = f"{user}: {_cut(reason)}"
-        return f"break-glass by {user or 'an unknown user'}: {_cut(reason)}"
+        self.audit["break-glass"] = f"{self._user}: {_cut(reason)}"
+        return f"break-glass by {self._user or 'an unknown user'}: {_cut(reason)}"
+
+    @property
+    def _user(self) -> str:
+        return self.whole.request.user_info.username
 
     @property
     def _emergency(self) -> str | None:

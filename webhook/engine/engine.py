@@ -38,7 +38,7 @@ from webhook.model.decision import (
 from webhook.model.review import MalformedObjectError, changes_metadata_only
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
-from webhook.rules.subject import Subject, template_subjects
+from webhook.rules.subject import LabelsSubject, Subject, template_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,7 +170,7 @@ class _Evaluation:
         self.trace.say("not evaluated: %s", error)
         if self.context.phase is Phase.MUTATE:
             return
-        subject = self.subject = self.subject.with_labels_only()
+        subject = self.subject = LabelsSubject(self.subject)
         self._validate(tuple(policy for policy in direct if policy.kind.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from webhook.capacity.view import Needs
 from webhook.engine.namespaces import SystemNamespaces
 from webhook.model.decision import Outcome
-from webhook.model.review import OPERATIONS
-from webhook.policy.match import RequestAttributes
+from webhook.model.review import OPERATIONS, Request
+from webhook.policy.match import Exemption, Matcher, RequestAttributes, ResourceRule
 from webhook.policy.precedence import ALONE, Standing
 from webhook.rules.context import Phase
-from webhook.rules.protocol import NO_NEEDS, Mutator, Validator
+from webhook.rules.protocol import NO_NEEDS, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.templates import Workload
-    from webhook.model.review import Request
-    from webhook.policy.match import Exemption, Matcher, ResourceRule
-    from webhook.rules.protocol import PolicyKind
 
 _CACHED_AT_MOST: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a

@@ -5,12 +5,12 @@ Policies with warnings are still enforced.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import pool_resources
-from webhook.engine.bundle import policy_kinds
+from webhook.engine.bundle import Bundle, policy_kinds
 from webhook.kube.resources import (
     BUILT_IN_GROUPS,
     REMOVED_GROUPS,
@@ -20,18 +20,14 @@ from webhook.kube.resources import (
     resource_named,
     versions_of,
 )
-from webhook.policy.document import EXEMPTION
-from webhook.policy.errors import did_you_mean
+from webhook.policy.document import EXEMPTION, PolicyDocument
+from webhook.policy.errors import Problem, did_you_mean
 from webhook.rules.spec_warnings import SpecWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import date
 
-    from webhook.engine.bundle import Bundle
     from webhook.policy.common import ExemptSpec, MatchSpec, ResourceRuleSpec
-    from webhook.policy.document import PolicyDocument
-    from webhook.policy.errors import Problem
 
 WARN_BEFORE: Final = timedelta(days=14)
 """How long before the end of an exemption spotgate starts to warn."""
@@ -60,7 +56,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
     problems: list[Problem] = []
 
     def warn(document: PolicyDocument, items: Iterable[SpecWarning]) -> None:
-        problems.extend(document.problem(("spec", *path), f"warning: {text}") for path, text in items)
+        problems.extend(document.problem(("spec", *path), text, warning=True) for path, text in items)
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))

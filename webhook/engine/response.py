@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from webhook.base.text import listed, printable
 from webhook.documents import DocumentError, read_documents
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.model.decision import Outcome
+from webhook.model.decision import Decision, Finding, Outcome
 from webhook.model.review import API_VERSION, KIND
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.model.decision import Decision, Finding
 
 WARNING_LENGTH: Final = 120
 """Characters of one warning that every client shows in full, as the API recommends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +15,6 @@ from webhook.base.terminal import exit_code
 from webhook.policy.errors import problem_lines
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
     from collections.abc import Callable, Iterable
 
     from webhook.report.report import Report

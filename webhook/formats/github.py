@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.text import printable
 from webhook.formats import Format
-from webhook.policy.errors import condensed
+from webhook.policy.errors import Problem, condensed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.policy.errors import Problem
     from webhook.report.report import Report, Result
 
 _COMMANDS: Final = {"deny": "error", "warn": "warning", "indeterminate": "notice", "audit": "notice"}

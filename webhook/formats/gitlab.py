@@ -5,16 +5,13 @@ Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from webhook.base.terminal import as_json
+from webhook.base.text import sentence
 from webhook.formats import Format
-from webhook.policy.errors import condensed
-from webhook.report.report import fingerprints
-
-if TYPE_CHECKING:
-    from webhook.policy.errors import Problem
-    from webhook.report.report import Report, Result
+from webhook.policy.errors import Problem, condensed
+from webhook.report.report import Report, Result, fingerprints
 
 _SEVERITIES: Final = {"deny": "critical", "warn": "major", "indeterminate": "minor", "audit": "info"}
 
@@ -44,9 +41,10 @@ def render(report: Report) -> str:
 
 def _description(result: Result) -> str:
     """Return one line, which is all that GitLab shows. The job's log has the longer fixes."""
-    stop = "" if result.reason.endswith("?") else "."
-    fix = "" if "\n" in result.fix else f"{stop} {result.fix[:1].upper()}{result.fix[1:]}"
-    return f"{result.kind} {result.name}: {result.reason}{fix} (policy {result.policy})"
+    about = f"{result.kind} {result.name}: {result.reason}"
+    if "\n" not in result.fix:
+        about = f"{sentence(about)} {result.fix[:1].upper()}{result.fix[1:]}"
+    return f"{about} (policy {result.policy})"
 
 
 FORMAT: Final = Format(about="Code Quality findings in a merge request", render=render)

@@ -20,12 +20,10 @@ from webhook.formats import Format
 from webhook.pages import page
 from webhook.reclaim import svg
 from webhook.report.additions import as_field
-from webhook.report.report import NO_NAME, alike, entry_of, title_of
+from webhook.report.report import NO_NAME, ObjectReport, Report, Result, alike, entry_of, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from webhook.report.report import ObjectReport, Report, Result
 
     Found = tuple[ObjectReport, Result]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from webhook.base.terminal import as_json
 from webhook.formats import Format
-from webhook.report.report import problem_members
-
-if TYPE_CHECKING:
-    from webhook.report.report import Report, Result
+from webhook.report.report import Report, Result, problem_members
 
 _OF_OBJECTS: Final = ("file", "line", "kind", "namespace", "name", "patch")
 

@@ -14,13 +14,12 @@ import msgspec
 
 from webhook.formats import Format
 from webhook.model.decision import Outcome
-from webhook.report.report import alike, title_of
+from webhook.report.report import ObjectReport, Report, Result, alike, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.policy.errors import Problem
-    from webhook.report.report import ObjectReport, Report, Result
 
 _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 """The characters that XML 1.0 doesn't allow."""

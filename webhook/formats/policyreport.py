@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.documents.yaml_writer import dump_documents
 from webhook.formats import Format
-from webhook.report.report import without_empty
+from webhook.report.report import Report, Result, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from webhook.policy.errors import Problem
-    from webhook.report.report import Report, Result
 
 JSON = dict[str, Any]
 

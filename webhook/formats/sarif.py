@@ -16,13 +16,12 @@ from webhook.base.terminal import as_json
 from webhook.engine.findings import as_markdown, finding_texts, page_of
 from webhook.formats import Format
 from webhook.inputs.files import STDIN
-from webhook.report.report import fingerprints, title_of
+from webhook.report.report import Report, Result, fingerprints, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from webhook.policy.errors import Problem
-    from webhook.report.report import Report, Result
 
 JSON = dict[str, Any]
 

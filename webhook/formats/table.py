@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from webhook.base import terminal
-from webhook.base.terminal import counted, plain
+from webhook.base.terminal import Line, counted, plain
 from webhook.base.text import printable
 from webhook.formats import Format
 from webhook.policy.errors import problem_lines
-from webhook.report.report import alike, entry_of, named, title_of
+from webhook.report.report import ObjectReport, ReclaimRisk, Report, Result, alike, entry_of, named, title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 
-    from webhook.base.terminal import Line
-    from webhook.report.report import ObjectReport, ReclaimRisk, Report, Result
 
 T = TypeVar("T")
 

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from webhook.base.terminal import complain
-from webhook.inputs.files import ManifestFile, holds_helm_templates, is_manifest, is_wanted
+from webhook.inputs.files import Ignored, ManifestFile, holds_helm_templates, is_manifest, is_wanted
 from webhook.inputs.git import base_of
 from webhook.inputs.kustomizations import Rendered, is_kustomization, patches_of
-from webhook.inputs.objects import written_identity
+from webhook.inputs.objects import Manifest, Manifests, written_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from webhook.inputs.files import Ignored
-    from webhook.inputs.objects import Manifest, Manifests
 
 Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
 

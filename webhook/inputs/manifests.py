@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from webhook.base.globs import Globs
 from webhook.base.terminal import complain
-from webhook.inputs.files import Ignored, find_manifest_files
+from webhook.inputs.files import Ignored, ManifestFile, ManifestFiles, find_manifest_files
 from webhook.inputs.kustomizations import KUSTOMIZE_GROUP, Root, roots_of
-from webhook.inputs.objects import Manifests, read_manifest_files, written_identity
+from webhook.inputs.objects import Manifest, Manifests, read_manifest_files, written_identity
 from webhook.inputs.project import folder_of, repository_of
 from webhook.inputs.state import with_listed_pools
 from webhook.policy.errors import Problem, escaped_name, problem_lines
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.inputs.changes import Changes
-    from webhook.inputs.files import ManifestFile, ManifestFiles
-    from webhook.inputs.objects import Manifest
     from webhook.inputs.options import JudgingOptions
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.engine.lint import warnings
 from webhook.inputs.state import FileState, StateErrors
 from webhook.policy.errors import PolicyErrors
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.capacity.view import ClusterView
-    from webhook.engine.bundle import Bundle
 
 SHIPPED_WORD: Final = "shipped"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field
 
 from webhook.base.exits import CannotJudgeError
-from webhook.base.field_paths import field_path
-from webhook.documents import DocumentError, read_documents
+from webhook.base.field_paths import FieldPath, field_path
+from webhook.documents import Document, DocumentError, read_documents
 from webhook.inputs.files import STDIN, ManifestFile, within_repository
 from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
@@ -22,8 +22,6 @@ from webhook.rules.context import ASSUMED_VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.base.field_paths import FieldPath
-    from webhook.documents import Document
     from webhook.inputs.options import JudgingOptions
 
 FILE: Final = ".spotgate.yaml"

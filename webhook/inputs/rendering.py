@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.reading import read_file
-from webhook.documents import Document, DocumentError, read_documents
+from webhook.documents import Document, DocumentError, JSONValue, read_documents
 from webhook.inputs.confined import OUTPUT_AT_MOST, SECONDS, FailureError, environment, run_limited
 from webhook.inputs.files import ManifestFile
-from webhook.inputs.kustomizations import KUSTOMIZATIONS, Rendered
+from webhook.inputs.kustomizations import KUSTOMIZATIONS, Rendered, Root
 from webhook.kube.filling import mapping
 from webhook.policy.errors import Problem, escaped_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.documents import JSONValue
-    from webhook.inputs.kustomizations import Root
     from webhook.inputs.options import JudgingOptions
 
 SECONDS_IF_TRUSTED: Final = 120

@@ -9,34 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from webhook.base.field_paths import field_path
+from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.view import FixedState
-from webhook.cluster.view import by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
+from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.view import ClusterView, FixedState
+from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests
 from webhook.kube import autoscalers, disruption
-from webhook.kube.autoscalers import autoscaler_from
+from webhook.kube.autoscalers import Autoscaler, autoscaler_from
 from webhook.kube.filling import mapping
 from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
 from webhook.kube.resources import CRD_KIND
 from webhook.model.review import MalformedObjectError
-from webhook.policy.errors import problem_lines
+from webhook.policy.errors import Problem, problem_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from webhook.base.field_paths import FieldPath
     from webhook.capacity.providers.pool import Pool, Size
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.view import ClusterView
-    from webhook.cluster.view import NodeFacts
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.disruption import DisruptionBudget
-    from webhook.policy.errors import Problem
 
 
 class StateErrors(Exception):  # noqa: N818 - several errors

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from webhook.base.terminal import counted
 from webhook.base.text import listed
 from webhook.inputs.manifests import place_of
-from webhook.inputs.objects import written_identity
+from webhook.inputs.objects import Identity, Manifest, written_identity
 from webhook.model.decision import ENGINE, Finding, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from webhook.inputs.objects import Identity, Manifest
 
 
 def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterator[tuple[Manifest, Finding]]:

@@ -19,7 +19,7 @@ from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod, PodSpec
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import ENGINE, Finding, Outcome
-from webhook.rules.concern import concern_of
+from webhook.rules.concern import Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
     from webhook.inputs.objects import Manifest
-    from webhook.rules.concern import Keys
 
 _LIKENESS: Final = 0.75
 """The similarity from which a group is a typo: ``karpenter.io`` is one; another project's group isn't."""

@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import merge_pools
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.discovery import ServedResource
 from webhook.cluster.resources import read_cluster
-from webhook.inputs.objects import DEFAULT_NAMESPACE
+from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest
 from webhook.inputs.state import view_of
 from webhook.model.review import OPERATIONS
 from webhook.policy.errors import Problem
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
-    from webhook.inputs.objects import Manifest
     from webhook.inputs.options import JudgingOptions
     from webhook.judging.kinds import ResourceKinds
     from webhook.kube.disruption import DisruptionBudget

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from webhook.kube.pod import Requirement
+from webhook.kube.pod import NodeSelector, PodSpec, Requirement
 from webhook.kube.selectors import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from webhook.kube.pod import NodeSelector, PodSpec
 
 REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
@@ -66,13 +65,19 @@ class Term(msgspec.Struct, frozen=True):
         return any(requirement.key in keys and requirement.operator == "In" for requirement in self.requirements)
 
 
+ANYWHERE: Final = (Term(()),)
+"""The terms of a Pod without a nodeSelector and a required node affinity."""
+
+
 def terms_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the ORed terms of a Pod's nodeSelector and required node affinity.
 
-    A Pod without constraints has one term without requirements. A Pod that can't match any node has no terms.
+    A Pod without constraints has the terms `ANYWHERE`. A Pod that can't match any node has no terms.
     """
-    selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     required = required_of(spec)
+    if required is None and not spec.nodeSelector:
+        return ANYWHERE
+    selector = tuple(Requirement(key, "In", (value,)) for key, value in (spec.nodeSelector or {}).items())
     if required is None:
         return (Term(selector),)
     return tuple(
@@ -84,14 +89,10 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
 
 def preferences_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the terms of a Pod's preferred node affinity."""
-    affinity = spec.affinity and spec.affinity.nodeAffinity
-    preferred = (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
+    if spec.affinity is None or spec.affinity.nodeAffinity is None:
+        return ()
+    preferred = spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution or ()
     return tuple(Term(tuple(weighted.preference.matchExpressions or ())) for weighted in preferred)
-
-
-def constrained(spec: PodSpec) -> bool:
-    """Return whether the Pod has a nodeSelector or a required node affinity."""
-    return bool(spec.nodeSelector) or required_of(spec) is not None
 
 
 def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collection[str] = ()) -> Tristate:
@@ -99,32 +100,47 @@ def admits(terms: tuple[Term, ...], labels: Mapping[str, str], absent: Collectio
     return max((term.admits(labels, absent) for term in terms), default=Tristate.NO)
 
 
-def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> tuple[str, str]:
-    """Return the path of the constraint that excludes the nodes, and its requirement.
+class Unmet(NamedTuple):
+    """A constraint of a Pod that excludes nodes.
 
-    Return two empty strings if the Pod's constraints may admit the nodes. ``suits`` returns whether a term may admit
-    them.
+    Attributes:
+        field: its path.
+        demand: what it requires, as a phrase.
+        requirement: its requirement, if there is one.
     """
-    if demand := contradiction(spec):
-        return f"{REQUIRED}.nodeSelectorTerms", demand
+
+    field: str
+    demand: str
+    requirement: Requirement | None = None
+
+
+def unmet_constraint(spec: PodSpec, suits: Callable[[Term], bool]) -> Unmet | None:
+    """Return the constraint that excludes the nodes, or None if the Pod's constraints may admit them.
+
+    ``suits`` returns whether a term may admit them.
+    """
+    if conflict := contradiction(spec):
+        demand = ", contradicting ".join(map(describe, conflict))
+        return Unmet(f"{REQUIRED}.nodeSelectorTerms", demand, conflict[-1])
     for key, value in (spec.nodeSelector or {}).items():
-        if not suits(Term((Requirement(key, "In", (value,)),))):
-            return f'spec.nodeSelector["{key}"]', f"{key}: {value}"
+        requirement = Requirement(key, "In", (value,))
+        if not suits(Term((requirement,))):
+            return Unmet(f'spec.nodeSelector["{key}"]', f"{key}: {value}", requirement)
     if any(map(suits, terms_of(spec))):
-        return "", ""
+        return None
     required = required_of(spec)
     for number, term in enumerate(required.nodeSelectorTerms if required is not None else ()):
         for index, requirement in enumerate(term.matchExpressions or ()):
             if not suits(Term((requirement,))):
                 field = f"{REQUIRED}.nodeSelectorTerms[{number}].matchExpressions[{index}]"
-                return field, describe(requirement)
-    return f"{REQUIRED}.nodeSelectorTerms", "terms that match no node"
+                return Unmet(field, describe(requirement), requirement)
+    return Unmet(f"{REQUIRED}.nodeSelectorTerms", "terms that match no node")
 
 
-def contradiction(spec: PodSpec) -> str:
-    """Return the contradicting requirements of a Pod that matches no node, as a phrase, or an empty string."""
+def contradiction(spec: PodSpec) -> list[Requirement]:
+    """Return the contradicting requirements of a Pod that matches no node, or an empty list."""
     conflicts = [_conflict(term.requirements) for term in terms_of(spec)]
-    return ", contradicting ".join(map(describe, conflicts[0])) if conflicts and all(conflicts) else ""
+    return conflicts[0] if all(conflicts) and conflicts else []
 
 
 def _conflict(requirements: tuple[Requirement, ...]) -> list[Requirement]:

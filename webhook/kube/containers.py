@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.kube.pod import Container, Pod, PodSpec, ResourceQuantity, Volume
+
+Quantities: TypeAlias = "list[tuple[str, ResourceQuantity]]"
+"""The name and quantity of each resource request and limit."""
 
 OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
@@ -52,12 +55,12 @@ def containers(pod: Pod) -> Iterator[PlacedContainer]:
             yield PlacedContainer(members, index, container)
 
 
-def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:
-    """Return the name and quantity of each resource request and limit of the Pod and its containers.
+def quantities_of(spec: PodSpec) -> Quantities:
+    """Return the resource requests and limits of the Pod and its containers.
 
     At the Pod level, Kubernetes 1.37 accepts CPU, memory, and huge pages, but not devices.
     """
-    quantities: list[tuple[str, ResourceQuantity]] = []
+    quantities: Quantities = []
     for resources in (spec.resources, *[container.resources for container in spec.all_containers]):
         if resources is not None:
             quantities += (resources.limits or {}).items()
@@ -65,20 +68,19 @@ def quantities_of(spec: PodSpec) -> list[tuple[str, ResourceQuantity]]:
     return quantities
 
 
-def requested_of(spec: PodSpec, resources: Globs) -> frozenset[str]:
-    """Return the matching resources for which the Pod has a nonzero request or limit."""
-    quantities = quantities_of(spec)
-    return frozenset(name for name, quantity in quantities if resources.match(name) and not is_zero(quantity))
+def requested_of(quantities: Quantities, resources: Globs) -> frozenset[str]:
+    """Return the matching resources with a nonzero request or limit."""
+    return frozenset([name for name, quantity in quantities if resources.match(name) and not is_zero(quantity)])
 
 
-def device_classes_of(spec: PodSpec) -> frozenset[str]:
-    """Return the device classes that the Pod requests as resources, for which Kubernetes creates a ResourceClaim."""
-    return frozenset(name.partition("/")[2] for name in requested_of(spec, _DEVICE_CLASSES))
+def device_classes_of(quantities: Quantities) -> frozenset[str]:
+    """Return the device classes that are requested as resources, for which Kubernetes creates a ResourceClaim."""
+    return frozenset(name.partition("/")[2] for name in requested_of(quantities, _DEVICE_CLASSES))
 
 
-def may_request_devices(spec: PodSpec) -> bool:
+def may_request_devices(quantities: Quantities) -> bool:
     """Return whether the quantity of an extended resource is a placeholder, whose value may be nonzero."""
-    return any("/" in name and str(quantity)[:1] in _PLACEHOLDERS for name, quantity in quantities_of(spec))
+    return any("/" in name and str(quantity)[:1] in _PLACEHOLDERS for name, quantity in quantities)
 
 
 def is_zero(quantity: str | float) -> bool:
@@ -89,7 +91,7 @@ def is_zero(quantity: str | float) -> bool:
 
 def declares_port(pod: Pod) -> bool:
     """Return whether a container declares a port."""
-    return any(placed.container.ports for placed in containers(pod))
+    return any(container.ports for container in pod.spec.all_containers)
 
 
 def is_windows(pod: Pod) -> bool:

@@ -53,7 +53,10 @@ class ObjectMeta(msgspec.Struct):
     @property
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages the object, or None."""
-        return next((owner for owner in self.ownerReferences or () if owner.controller), None)
+        for owner in self.ownerReferences or ():
+            if owner.controller:
+                return owner
+        return None
 
 
 class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +75,11 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     operator: str
     values: tuple[str, ...] | None = None
+
+    @property
+    def label(self) -> tuple[str, str] | None:
+        """Return the equivalent nodeSelector entry, or None if there is none."""
+        return (self.key, self.values[0]) if self.operator == "In" and self.values and len(self.values) == 1 else None
 
 
 class NodeSelectorTerm(msgspec.Struct, omit_defaults=True):

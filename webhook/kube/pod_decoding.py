@@ -8,13 +8,12 @@ import msgspec
 
 from webhook.base import bounds
 from webhook.kube.containers import quantities_of
-from webhook.kube.pod import Pod
+from webhook.kube.pod import NodeAffinity, Pod
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from webhook.kube.pod import NodeAffinity
 
 _decoder: Final = msgspec.json.Decoder(Pod)
 

@@ -11,16 +11,14 @@ from msgspec.structs import replace
 
 from webhook.base.field_paths import field_path
 from webhook.kube.layouts import FoundTemplate, LaidOutPod, Layout
-from webhook.kube.pod import COMPLETING, OwnerReference
+from webhook.kube.pod import COMPLETING, OwnerReference, Pod
 from webhook.kube.pod_decoding import pod_from_template
-from webhook.model.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.bounds import Counts
-    from webhook.kube.pod import Pod
-    from webhook.model.review import Request
 
 TEMPLATES_AT_MOST: Final = 128
 """The maximum number of pod templates, or of label maps, in one object. Each takes 0.3 ms with 100 node pools; the

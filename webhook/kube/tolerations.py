@@ -90,4 +90,7 @@ def covers(existing: Toleration, wanted: Toleration) -> bool:
 
 def any_covers(existing: Iterable[Toleration] | None, wanted: Toleration) -> bool:
     """Return whether an existing toleration covers the wanted one."""
-    return any(covers(toleration, wanted) for toleration in existing or ())
+    for toleration in existing or ():  # noqa: SIM110 - `any` takes twice as long, for each toleration and request
+        if covers(toleration, wanted):
+            return True
+    return False

@@ -55,9 +55,9 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         """Return whether the document is a policy whose enforcement isn't off."""
         return self.is_policy and self.spec.enforcement is not Enforcement.OFF
 
-    def problem(self, path: tuple[str | int, ...], text: str) -> Problem:
+    def problem(self, path: tuple[str | int, ...], text: str, *, warning: bool = False) -> Problem:
         """Return a problem at this field of the document."""
-        return Problem(self.document.file, *self.document.position(path), field_path(path), text)
+        return Problem(self.document.file, *self.document.position(path), field_path(path), text, warning)
 
 
 def policy_files(paths: Iterable[Path]) -> list[Path]:

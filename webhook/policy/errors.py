@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Problem(msgspec.Struct, frozen=True, order=True):
+class Problem(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """One mistake in a policy file.
 
     Attributes:
@@ -25,6 +25,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         column: 1-based.
         field: the field path, such as ``spec.match.namespaces.include[0]``, or an empty string.
         text: the mistake and its fix.
+        warning: the file is valid.
     """
 
     file: str
@@ -32,6 +33,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     column: int
     field: str
     text: str
+    warning: bool = False
 
     @property
     def place(self) -> str:
@@ -39,7 +41,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.field}: {self.text}" if self.field else f"{self.place}: {self.text}"
+        return ": ".join(filter(None, (self.place, self.field, "warning" if self.warning else "", self.text)))
 
 
 _LISTED: Final = 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from webhook.base.field_paths import field_path
+from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.reading import read_file
 from webhook.documents import Document, DocumentError, read_documents
 from webhook.policy.common import Metadata
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from webhook.base.field_paths import FieldPath
 
 M = TypeVar("M", bound=BaseModel)
 

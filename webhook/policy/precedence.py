@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from webhook.base.globs import may_share_a_name
-from webhook.policy.common import DecidingSpec
-from webhook.policy.errors import did_you_mean
+from webhook.policy.common import DecidingSpec, LabelSelectorSpec
+from webhook.policy.errors import Problem, did_you_mean
 from webhook.policy.match import compile_selector
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from webhook.policy.common import LabelSelectorSpec
     from webhook.policy.document import PolicyDocument
-    from webhook.policy.errors import Problem
 
 
 class Standing(msgspec.Struct, frozen=True):

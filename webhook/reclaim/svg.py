@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.pages.drawing import CHARACTER, STYLE, WIDTH, bar, legend, safe, text
 from webhook.reclaim.axis import TimeAxis
-from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, Event, Lane, ReclaimTimeline, Span, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.reclaim.timeline import Event, Lane, Span
 
 _LEFT: Final = 150
 """The left end of the time axis."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from webhook.capacity.providers.joins import Sizer
-from webhook.capacity.providers.query import Query
+from webhook.capacity.providers.query import Query, QueryPath
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
 from webhook.registration.cel import literal
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.providers.query import QueryPath
     from webhook.registration.matched_resources import MatchedResources, ResourceKey
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import CannotJudgeError
 from webhook.inputs.git import base_of
-from webhook.rehearse.result import Figure, FigureChange, RehearsalComparison, WorkloadResult
+from webhook.rehearse.result import Figure, FigureChange, Rehearsal, RehearsalComparison, WorkloadResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from webhook.rehearse.result import Rehearsal
 
 FLAG: Final = "--compare"
 

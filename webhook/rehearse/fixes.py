@@ -11,9 +11,9 @@ from webhook.base.terminal import counted
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED
 from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
-from webhook.kube.containers import device_classes_of
+from webhook.kube.containers import device_classes_of, quantities_of
 from webhook.kube.disruption import budget_from
-from webhook.rehearse.inputs.nodes import size_of
+from webhook.rehearse.inputs.nodes import RehearsedNode, size_of
 from webhook.rehearse.inputs.resources import (
     BUDGET,
     DAEMON_SET,
@@ -25,18 +25,16 @@ from webhook.rehearse.inputs.resources import (
     template_of,
     workload_identity,
 )
-from webhook.rehearse.inputs.snapshot import snapshot_of
-from webhook.rehearse.result import NO_SCHEDULER, Fix
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
+from webhook.rehearse.reasons import Cause
+from webhook.rehearse.result import Fix, Rehearsal, WorkloadResult
 from webhook.rehearse.runs.drain import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.inputs.selection import Growth
-    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.result import Rehearsal, WorkloadResult
 
 _WITH_SELECTOR: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _WITH_TEMPLATE: Final = _WITH_SELECTOR | {"ReplicationController", "Job"}
@@ -154,7 +152,8 @@ def _of_budget(
     computed = f"{at_once} at a time{waiting} (assumed: {assumed})"
     unavailable = at_once + workload.pending_before
     budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
-    if budget is not None and workload.killed_early.max and any(f"{name} " in reason for reason in workload.reasons):
+    blocks = any(reason.budget == workload.budget for reason in workload.reasons)
+    if budget is not None and workload.killed_early.max and blocks:
         bound: JSON = {"minAvailable": None, "maxUnavailable": unavailable}
         allowed = workload.replicas - budget_from(budget).least(workload.replicas + workload.pending_before)
         if workload.seconds_below_budget.max is None:
@@ -192,8 +191,8 @@ def _fallback_pools(
         pending = int(workload.pending.max or 0)
         spec = template_of(objects.get(workload.identity)).spec
         # A new pool brings no scheduler and no devices, and can't run a Pod that selects its pool by name.
-        claims = bool(spec.resourceClaims) or bool(device_classes_of(spec))
-        if not (pending and workload.lost_on) or workload.has_reason(NO_SCHEDULER) or claims:
+        claims = bool(spec.resourceClaims) or bool(device_classes_of(quantities_of(spec)))
+        if not (pending and workload.lost_on) or workload.has_reason(Cause.NO_SCHEDULER) or claims:
             continue
         like = nodes[workload.lost_on[0]]
         if like.provider is None or like.provider.pool_name_label not in (spec.nodeSelector or {}):

@@ -13,6 +13,7 @@ import msgspec
 
 from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads the annotations
 from webhook.documents.yaml_writer import dump
+from webhook.rehearse.reasons import Cause, HarmReason
 
 MODELLED: Final = (
     "seconds: the provider's window, full grace periods, start-up, and growth are computed, not measured",
@@ -112,12 +113,6 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         return [(self.cordon, "cordon"), (self.drain, drain), (self.kill, "SIGKILL"), *gone]
 
 
-JOB_FAILED: Final = "the Job has failed"
-INDEXES_FAILED: Final = "these indexes of the Job have failed for good"
-NO_SCHEDULER: Final = "the rehearsal runs no scheduler named"
-"""The beginnings of these reasons of a workload."""
-
-
 class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):
     """The top-level owner of a Pod, or the Pod itself if it has no owner."""
 
@@ -169,7 +164,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     lowest_ready: Figure
     ready_again_seconds: Figure = Figure(0, 0)
     seconds_below_budget: Figure
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[HarmReason, ...] = ()
     work_lost_gpu_hours: Figure
     budget: str = ""
     down_seconds: Figure = Figure(0, 0)
@@ -182,7 +177,7 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
     @property
     def failed(self) -> bool:
         """Return whether the workload is a failed Job."""
-        return self.has_reason(JOB_FAILED)
+        return self.has_reason(Cause.JOB_FAILED)
 
     @property
     def untouched(self) -> WorkloadResult:
@@ -190,9 +185,9 @@ class WorkloadResult(WorkloadKey, frozen=True, kw_only=True, rename="camel"):
         figures = dict.fromkeys(FIGURES, Figure(0, 0)) | {"lowest_ready": Figure(self.replicas, self.replicas)}
         return msgspec.structs.replace(self, lost=0, reasons=(), **figures)
 
-    def has_reason(self, beginning: str) -> bool:
-        """Return whether one of the reasons starts with this text."""
-        return any(reason.startswith(beginning) for reason in self.reasons)
+    def has_reason(self, cause: Cause) -> bool:
+        """Return whether one of the reasons has this cause."""
+        return any(reason.cause is cause for reason in self.reasons)
 
 
 FIGURES: Final = tuple(field.name for field in msgspec.structs.fields(WorkloadResult) if field.type is Figure)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import counted
 from webhook.base.text import listed
-from webhook.rehearse.result import INDEXES_FAILED
+from webhook.rehearse.reasons import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def _failures(workloads: Sequence[WorkloadResult]) -> Iterator[str]:
     if failed:
         yield f"Job {failed[0]} fails" if len(failed) == 1 else f"{len(failed)} Jobs fail"
     for workload in workloads:
-        if workload.has_reason(INDEXES_FAILED):
+        if workload.has_reason(Cause.INDEXES_FAILED):
             yield f"indexes of Job {workload.name} fail"
 
 

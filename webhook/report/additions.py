@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.base.field_paths import field_path, parse_pointer
+from webhook.base.field_paths import FieldPath, field_path, parse_pointer
 from webhook.documents.yaml_writer import dump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from webhook.base.field_paths import FieldPath
 
 
 _WIDTH: Final = 92

@@ -13,21 +13,19 @@ from msgspec.structs import replace
 from webhook.base.terminal import counted
 from webhook.capacity.placement.supply import can_be_spot
 from webhook.capacity.providers.joins import with_template_of, with_used
-from webhook.capacity.providers.pool import Gpu
-from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.pool import Gpu, Pool
+from webhook.capacity.providers.provider import Provider, readers_by_resource
 from webhook.kube.layouts import member
-from webhook.model.decision import ENGINE, Outcome, Step, StepKind
+from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions, Step, StepKind
 from webhook.model.review import decode_object, is_null
 from webhook.policy.terms import Enforcement
-from webhook.reclaim.timeline import reclaims
-from webhook.report.additions import addition_of
+from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline, reclaims
+from webhook.report.additions import Addition, addition_of
 from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.providers.pool import Pool
-    from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
-    from webhook.model.decision import Finding, PhaseDecisions
-    from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline
-    from webhook.report.additions import Addition
 
 _NOT_SPECIFIED: Final = "not specified"
 _GPUS: Final = {Gpu.ANY: "as its Pods request", Gpu.UNKNOWN: "unknown: counts as GPU for spot, not for on-demand"}

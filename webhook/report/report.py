@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from webhook.base.field_paths import parse_field_path
-from webhook.engine.bundle import policy_kinds
+from webhook.engine.bundle import Bundle, policy_kinds
 from webhook.engine.lint import warnings
 from webhook.inputs.files import STDIN
 from webhook.model.decision import Outcome
@@ -24,7 +24,6 @@ from webhook.rules.context import utc_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from webhook.engine.bundle import Bundle
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
@@ -174,10 +173,7 @@ def policy_kinds_of(bundle: Bundle) -> dict[str, str]:
 
 def policy_warnings(bundle: Bundle) -> list[Problem]:
     """Return the warnings about the policies."""
-    return [
-        msgspec.structs.replace(warning, text=warning.text.removeprefix("warning: "))
-        for warning in warnings(bundle, utc_now().date())
-    ]
+    return warnings(bundle, utc_now().date())
 
 
 def object_reports(judged: Judgements) -> list[ObjectReport]:

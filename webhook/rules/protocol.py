@@ -9,7 +9,7 @@ import msgspec
 from pydantic.alias_generators import to_camel
 
 from webhook.capacity.view import Needs
-from webhook.model.decision import Outcome
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.edit import PodEditor
     from webhook.kube.templates import Workload
-    from webhook.model.decision import Violation
     from webhook.policy.common import PolicySpec
     from webhook.policy.match import ResourceRule
     from webhook.rules.context import Context

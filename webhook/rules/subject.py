@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 
 class Subject:
-    """The input of a rule: the object of the request, or one of its pod templates. Fields are decoded on first use.
+    """The input of a rule: the object of the request. Fields are decoded on first use.
 
     Attributes:
+        at_most: the bytes of memory that the decoded object may take.
         operation: the operation of the request; CREATE for a pod template.
         template: the subject is a pod template, presented as its future Pod.
         path: the path of the pod template in the object; empty for the object itself.
@@ -52,51 +53,19 @@ class Subject:
     labels_only = False
     path: tuple[str | int, ...] = ()
     pod_template: FoundTemplate | None = None
-    _whole: Subject | None = None  # a reference to itself would keep the body until garbage collection
 
     def __init__(self, request: Request, trace: Trace, at_most: int = DECODED_AT_MOST) -> None:
-        """Build the subject for the object of a request. The decoded object may take ``at_most`` bytes of memory."""
-        self._at_most = at_most
+        """Build the subject for the object of a request."""
+        self.at_most = at_most
         self.request = request
         self.trace = trace
         self.operation = request.operation
         self.memo: dict[object, Any] = {}
         self.changes: list[Operation] = []
 
-    @classmethod
-    def of_template(cls, whole: Subject, pod: Pod, old_pod: Pod | None, pod_template: FoundTemplate) -> Subject:
-        """Return the subject for the future Pod of a template in ``whole``."""
-        subject = cls(whole.request, whole.trace)
-        subject.object, subject.old_object = whole.object, whole.old_object
-        subject.pod, subject.old_pod = pod, old_pod
-        subject._whole = whole
-        subject.operation = "CREATE"
-        subject.template = True
-        subject.path = pod_template.path
-        subject.pod_template = pod_template
-        return subject
-
-    def with_labels_only(self) -> Subject:
-        """Return the subject with only the labels and annotations that are within their bounds.
-
-        An object that was decoded before the bound was exceeded stays complete.
-        """
-        subject = Subject(self.request, self.trace)
-        new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
-        subject.labels_only = True
-        subject.metadata = old if is_null(self.request.object) else new
-        subject._metadata = [new, old]
-        subject.pod, subject.old_pod = _pod_with(new), _pod_with(old)
-        decoded = self.__dict__
-        subject.object = decoded.get("object") or {"metadata": {"labels": new.labels}}
-        subject.old_object = decoded.get("old_object") or {"metadata": {"labels": old.labels}}
-        return subject
-
     @cached_property
     def metadata(self) -> SubjectMetadata:
         """Return the object's metadata, on DELETE the old object's, without a map that exceeds its bound."""
-        if self._whole is not None:
-            return self._whole.metadata
         return bounded_metadata(self.request.old_object if is_null(self.request.object) else self.request.object)
 
     @cached_property
@@ -128,23 +97,77 @@ class Subject:
         return self._decoded(self.request.old_object)
 
     def _decoded(self, raw: msgspec.Raw) -> dict[str, Any] | None:
-        return None if is_null(raw) else decode_object(raw, self._at_most)
+        return None if is_null(raw) else decode_object(raw, self.at_most)
 
     @cached_property
     def workload(self) -> WorkloadFields:
-        """Return the workload's fields outside its pod templates. All templates share the result."""
-        return self._whole.workload if self._whole is not None else workload_fields_of(self.request.object)
+        """Return the workload's fields outside its pod templates."""
+        return workload_fields_of(self.request.object)
 
     @cached_property
     def old_workload(self) -> WorkloadFields:
         """Return the workload's fields outside its pod templates, before the request."""
-        return self._whole.old_workload if self._whole is not None else workload_fields_of(self.request.old_object)
+        return workload_fields_of(self.request.old_object)
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """Return the object as plain JSON, or the template as a Pod with its defaults and all injected changes."""
-        if self.pod_template is None:
-            return self.object
+        """Return the object as plain JSON."""
+        return self.object
+
+    def holder(self, path: tuple[str | int, ...]) -> Mapping[str, Any]:
+        """Return the object's map at a path, which is the beginning of the pod template's path; empty for a list."""
+        return mapping(reduce(lambda value, step: value[step], path, cast("Any", self.object)))  # type: ignore[no-any-return]
+
+    def field(self, text: str) -> str:
+        """Convert a field path in the subject to a field path in the object of the request."""
+        return text
+
+    def labels(self) -> Iterator[Mapping[str, str]]:
+        """Yield the labels that object selectors match: the object's and the old object's. Yield none on CONNECT."""
+        for metadata in self._metadata if self.operation != "CONNECT" else ():
+            yield metadata.labels or {}
+
+    @cached_property
+    def _metadata(self) -> list[SubjectMetadata]:
+        both = (self.request.object, self.request.old_object)
+        return [decode_metadata(raw) for raw in both if not is_null(raw)]
+
+
+class TemplateSubject(Subject):
+    """The future Pod of a pod template in an object. All templates of the object share its other fields."""
+
+    template = True
+
+    def __init__(
+        self, whole: Subject, pod: Pod, old_pod: Pod | None, pod_template: FoundTemplate, *, unchanged: bool
+    ) -> None:
+        super().__init__(whole.request, whole.trace)
+        self.operation = "CREATE"
+        self.object, self.old_object = whole.object, whole.old_object
+        self.pod, self.old_pod = pod, old_pod
+        self.pod_template: FoundTemplate = pod_template
+        self.path = pod_template.path
+        self.unchanged = unchanged
+        self._whole = whole
+
+    @property
+    def metadata(self) -> SubjectMetadata:
+        """Return the metadata of the object that contains the template."""
+        return self._whole.metadata
+
+    @property
+    def workload(self) -> WorkloadFields:
+        """Return the fields of the object outside its pod templates."""
+        return self._whole.workload
+
+    @property
+    def old_workload(self) -> WorkloadFields:
+        """Return these fields before the request."""
+        return self._whole.old_workload
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Return the template as a Pod with its defaults and all injected changes, as plain JSON."""
         value = msgspec.to_builtins(self.pod_template.value)  # a copy, because other rules read the object
         metadata = self.pod.metadata
         owners = msgspec.to_builtins(metadata.ownerReferences)
@@ -154,28 +177,31 @@ class Subject:
         complete_pod(pod)
         return pod
 
-    def holder(self, path: tuple[str | int, ...]) -> Mapping[str, Any]:
-        """Return the object's map at a path, which is the beginning of the pod template's path; empty for a list."""
-        return mapping(reduce(lambda value, step: value[step], path, cast("Any", self.object)))  # type: ignore[no-any-return]
-
     def field(self, text: str) -> str:
-        """Convert a field path in the subject to a field path in the object of the request."""
-        return text if self.pod_template is None else self.pod_template.field(text)
+        """Convert a field path in the Pod to a field path in the object of the request."""
+        return self.pod_template.field(text)
 
     def labels(self) -> Iterator[Mapping[str, str]]:
-        """Yield the labels that object selectors match: the object's and the old object's. Yield none on CONNECT."""
-        if self.template:
-            yield self.pod.labels
-            return
-        if self.operation == "CONNECT":
-            return
-        for metadata in self._metadata:
-            yield metadata.labels or {}
+        """Yield the labels of the Pod."""
+        yield self.pod.labels
 
-    @cached_property
-    def _metadata(self) -> list[SubjectMetadata]:
-        both = (self.request.object, self.request.old_object)
-        return [decode_metadata(raw) for raw in both if not is_null(raw)]
+
+class LabelsSubject(Subject):
+    """An object that exceeds a bound, with only the labels and annotations that are within their bounds.
+
+    An object that was decoded before the bound was exceeded stays complete.
+    """
+
+    labels_only = True
+
+    def __init__(self, whole: Subject) -> None:
+        super().__init__(whole.request, whole.trace)
+        new, old = (bounded_metadata(raw) for raw in (self.request.object, self.request.old_object))
+        self.metadata = old if is_null(self.request.object) else new
+        self._metadata = [new, old]
+        self.pod, self.old_pod = _pod_with(new), _pod_with(old)
+        self.object = whole.__dict__.get("object") or {"metadata": {"labels": new.labels}}
+        self.old_object = whole.__dict__.get("old_object") or {"metadata": {"labels": old.labels}}
 
 
 _template_encoder: Final = msgspec.json.Encoder(order="deterministic")
@@ -216,9 +242,7 @@ def template_subjects(
             yield template, error
             continue
         old_pod = _parse_old_template(before.get(template.identity))
-        subject = Subject.of_template(whole, pod, old_pod, template)
-        subject.unchanged = unchanged
-        yield template, subject
+        yield template, TemplateSubject(whole, pod, old_pod, template, unchanged=unchanged)
 
 
 def _find_templates(workload: Workload, value: dict[str, Any] | None) -> list[FoundTemplate]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, target_of
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
+from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
 from webhook.rules.concern import Concern, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.placement.target import NotTargeting, Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
     from webhook.kube.pod import Pod

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target
 
 if TYPE_CHECKING:
-    from webhook.capacity.placement.target import Target
     from webhook.rules.subject import Subject
 
 NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."

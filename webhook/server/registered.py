@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.installation import CONFIGURATIONS, read_webhooks
 from webhook.runtime.log import log, log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
-    from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
 
 _TIMEOUT: Final = 5.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from certs.authority import self_signed
+from certs.authority import KeyPair, self_signed
 from certs.files import read_pair
 from certs.verify import CertificateProblem
 from webhook import __version__
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from certs.authority import KeyPair
     from webhook.runtime.address import Address
 
 _NOT_READ: Final = ClusterView(why_unknown="The cluster hasn't been read yet.", remedy="try again in a few seconds")

@@ -15,6 +15,7 @@ from webhook.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.resources import manifest_of
 from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
+from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import Figure, Fix, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
 from webhook.rehearse.trying import try_fixes
 
@@ -126,7 +127,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 60) + BUDGET,
             rehearsed(
-                killed_early=Figure(6, 6), budget="web", reasons=("PodDisruptionBudget web allows no disruption",)
+                killed_early=Figure(6, 6), budget="web", reasons=(HarmReason(Cause.BUDGET_BLOCKS, budget="web"),)
             ),
             # 240 s for evictions, 30 s to move a Pod: nine rounds of one Pod each.
             [{"kind": "PodDisruptionBudget", "spec": {"minAvailable": None, "maxUnavailable": 1}}],
@@ -138,7 +139,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
                 killed_early=Figure(6, 6),
                 budget="web",
                 seconds_below_budget=Figure(),
-                reasons=("PodDisruptionBudget web can't be counted: no scale",),
+                reasons=(HarmReason(Cause.BUDGET_UNCOUNTABLE, "no scale", "web"),),
             ),
             [{"kind": "PodDisruptionBudget", "spec": {"minAvailable": 5, "maxUnavailable": None}}],
             id="a budget that can't be counted",
@@ -161,7 +162,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
                 replicas=1,
                 killed_early=Figure(1, 1),
                 budget="web",
-                reasons=("PodDisruptionBudget web allows no disruption",),
+                reasons=(HarmReason(Cause.BUDGET_BLOCKS, budget="web"),),
             ),
             [{"kind": "Deployment", "spec": {"replicas": 2}}, {"spec": {"minAvailable": None, "maxUnavailable": 1}}],
             id="a budget that requires the only Pod, and with two replicas both",
@@ -172,7 +173,7 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
                 replicas=1,
                 killed_early=Figure(1, 1),
                 budget="web",
-                reasons=("PodDisruptionBudget web allows no disruption",),
+                reasons=(HarmReason(Cause.BUDGET_BLOCKS, budget="web"),),
             ),
             [{"kind": "Deployment", "spec": {"replicas": 2}}],
             id="a budget that requires one Pod",
@@ -203,7 +204,7 @@ def test_the_fixed_cluster_has_the_fixes(bundle: Bundle, tmp_path: Any) -> None:
         pending=Figure(2, 2),
         killed_early=Figure(6, 6),
         budget="web",
-        reasons=("PodDisruptionBudget web allows no disruption",),
+        reasons=(HarmReason(Cause.BUDGET_BLOCKS, budget="web"),),
         grace_seconds=600,
     )
     after = with_fixes(before, fixes_of(result, before))
@@ -243,7 +244,7 @@ spec: {backoffLimit: 2, template: {spec: {restartPolicy: %s, containers: [{name:
     ],
 )
 def test_a_failing_job_gets_a_fix(bundle: Bundle, tmp_path: Any, restart: str, proposed: dict[str, Any]) -> None:
-    result = rehearsed(reasons=("the Job has failed: BackoffLimitExceeded: too many",))
+    result = rehearsed(reasons=(HarmReason(Cause.JOB_FAILED, "BackoffLimitExceeded: too many"),))
     job = structs.replace(result.workloads[0], api_version="batch/v1", kind="Job")
     failed = structs.replace(result, workloads=(job,))
     (fix,) = fixes_of(failed, snapshot(bundle, tmp_path, JOB % restart))
@@ -337,7 +338,7 @@ def test_a_proposed_pool_has_labels_and_taints_and_grows_when_its_provider_provi
 
 def blocked(**figures: Any) -> Rehearsal:
     """Return a rehearsal in which the budget kept six Pods from being evicted."""
-    why = ("PodDisruptionBudget web allows no disruption",)
+    why = (HarmReason(Cause.BUDGET_BLOCKS, budget="web"),)
     return rehearsed(killed_early=Figure(6, 6), budget="web", reasons=why, **figures)
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 from tests.cli.rehearse.test_fixes import rehearsed
 from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
+from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import Capacity, Figure, PoolCapacity, ReclaimWindow, Rehearsal, RehearsalSummary
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ WINDOW = ReclaimWindow("CoreWeave", ("spot-1",), 0, 30, 300, 330)
 
 
 def rehearsal(*states: tuple[float, tuple[int, ...]], pools: tuple[PoolCapacity, ...] = ()) -> Rehearsal:
-    base = rehearsed(replicas=2, reasons=("0/1 nodes are available: <b>",), states=states)
+    base = rehearsed(replicas=2, reasons=(HarmReason(Cause.OTHER, "0/1 nodes are available: <b>"),), states=states)
     workload = structs.replace(base.workloads[0], name="<web>", lost=1)
     summary = RehearsalSummary(ZERO, ZERO, ZERO, ZERO, Figure())
     return structs.replace(base, workloads=(workload,), summary=summary, windows=(WINDOW,), pools=pools)
@@ -82,7 +83,9 @@ def with_fixes() -> Rehearsal:
         ready_again_seconds=Figure(),
         seconds_below_budget=Figure(600, 600),
         budget="web",
-        reasons=("0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector",),
+        reasons=(
+            HarmReason(Cause.OTHER, "0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector"),
+        ),
     )
     before = structs.replace(before, summary=RehearsalSummary(ZERO, SIX, ZERO, ZERO, ZERO))
     after = rehearsed(moved=SIX, lowest_ready=Figure(5, 5), ready_again_seconds=Figure(30, 30), budget="web")

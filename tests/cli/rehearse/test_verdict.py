@@ -11,7 +11,8 @@ from msgspec import structs
 from tests.cli.rehearse.test_fixes import rehearsed
 from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
-from webhook.rehearse.result import INDEXES_FAILED, JOB_FAILED, Figure, RehearsalSummary
+from webhook.rehearse.reasons import Cause, HarmReason
+from webhook.rehearse.result import Figure, RehearsalSummary
 from webhook.rehearse.runs.readiness import readiness_of
 from webhook.rehearse.verdict import verdict_of
 
@@ -61,8 +62,8 @@ AGENT = {"name": "agent", "kind": "DaemonSet", "lost": 2, "goes_with_nodes": Tru
             [{"down_seconds": 30}, {"name": "api", "down_seconds": 60}, {"name": "cache", "down_seconds": 10}],
             "all 18 Pods move, api and 2 others are down for up to 60 s.",
         ),
-        ([{"kind": "Job", "reasons": (f"{JOB_FAILED}: why",), "down_seconds": NEVER}], "Job web fails."),
-        ([{"kind": "Job", "reasons": (f"{INDEXES_FAILED}: 1",)}], "indexes of Job web fail."),
+        ([{"kind": "Job", "reasons": (HarmReason(Cause.JOB_FAILED, "why"),), "down_seconds": NEVER}], "Job web fails."),
+        ([{"kind": "Job", "reasons": (HarmReason(Cause.INDEXES_FAILED, "1"),)}], "indexes of Job web fail."),
         ([{"work_lost_gpu_hours": 2}], "all 6 Pods move, 2 GPU-hours of work are lost."),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -71,12 +70,12 @@ class GraceBudgets:
 
     def strictest(self, target: Target) -> tuple[GraceBudget, Provider, Pool | None] | None:
         """Return the result of `of`, with its provider, and with its pool if that is known."""
-        pools = target.pools or ()
-        seen = {pool.provider for pool in pools}
-        of_pools = ((self._of_pool(pool), self._providers[pool.provider], pool) for pool in pools)
-        unseen = (provider for provider in target.providers if provider.name not in seen)
-        of_unseen = ((self._by_provider[provider.name], provider, None) for provider in unseen)
-        return min(chain(of_pools, of_unseen), key=lambda option: option[0].seconds, default=None)
+        options: list[tuple[GraceBudget, Provider, Pool | None]] = []
+        options += [(self._of_pool(pool), self._providers[pool.provider], pool) for pool in target.pools or ()]
+        seen = {provider.name for _, provider, _ in options}
+        unseen = [provider for provider in target.providers if provider.name not in seen]
+        options += [(self._by_provider[provider.name], provider, None) for provider in unseen]
+        return min(options, key=lambda option: option[0].seconds, default=None)
 
     def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
         """Return the strictest budget of these pools. Return None if there are none."""

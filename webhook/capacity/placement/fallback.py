@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import same_cluster
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.requirements import ANYTHING, NO_REQUIREMENTS
 from webhook.kube.tolerations import HARD_EFFECTS
 from webhook.model.decision import Outcome
@@ -17,7 +17,6 @@ from webhook.model.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.schema import RequireName
 

@@ -10,16 +10,25 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.text import listed
-from webhook.capacity.placement.supply import ARM, tolerations_for
+from webhook.capacity.placement.index import ProviderIndex, demands_spot
+from webhook.capacity.placement.supply import ARM, SpotNodes, Supply, tolerations_for
 from webhook.capacity.providers.pool import Gpu, Taint
 from webhook.capacity.providers.taints import platform_of
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
-from webhook.kube.tolerations import HARD_EFFECTS, tolerates
+from webhook.kube.containers import (
+    ARCH_LABEL,
+    OS_LABEL,
+    WINDOWS,
+    device_classes_of,
+    may_request_devices,
+    quantities_of,
+    requested_of,
+)
+from webhook.kube.tolerations import HARD_EFFECTS, covers, tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.capacity.placement.supply import SpotNodes, Supply
+    from webhook.capacity.placement.constraints import Meaning, PodConstraints
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
@@ -49,21 +58,31 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
     """The node requirements of a Pod that targets spot.
 
     Attributes:
-        terms: its own nodeSelector and required affinity.
-        named: the pool that its annotation names.
+        own: its constraints as written.
+        terms: its nodeSelector and required affinity, with the pools of the Nodes that it names.
         requested: the accelerators that it requests: resources and device classes.
         vague: whether it may request others, because a resource claim is unknown or a quantity is a placeholder.
         volumes: the PersistentVolumes that it mounts, each with its node affinity.
         labelled: whether it selects only pools of another kind by their labels, so that the kind doesn't matter.
     """
 
-    pod: Pod
+    own: PodConstraints
     terms: tuple[Term, ...]
-    named: str | None
     requested: frozenset[str]
-    vague: bool = False
-    volumes: tuple[tuple[str, tuple[Term, ...]], ...] = ()
+    vague: bool
+    volumes: tuple[tuple[str, tuple[Term, ...]], ...]
     labelled: bool = False
+
+    @classmethod
+    def of(cls, own: PodConstraints, meaning: Meaning, index: ProviderIndex) -> PodDemands:
+        """Return the demands of a Pod, given the meaning of its names in this cluster."""
+        quantities = quantities_of(own.pod.spec)
+        classes = device_classes_of(quantities).union(meaning.classes or ())
+        requested = meaning.shared.union(
+            filter(index.device_classes.match, classes), requested_of(quantities, index.accelerators)
+        )
+        vague = meaning.classes is None or may_request_devices(quantities)
+        return cls(own, own.terms if meaning.terms is None else meaning.terms, requested, vague, meaning.volumes)
 
     @property
     def gpu(self) -> bool | None:
@@ -72,8 +91,8 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
 
     def chooses(self, nodes: SpotNodes) -> bool:
         """Return whether the Pod names the pool: in its annotation, or in each term by a pool-name label."""
-        if self.named is not None:
-            return nodes.pool is not None and nodes.pool.is_named(self.named)
+        if self.own.named is not None:
+            return nodes.pool is not None and nodes.pool.is_named(self.own.named)
         return bool(self.terms) and all(term.lists(nodes.provider.pool_labels) for term in self.terms)
 
     def rejects(self, nodes: SpotNodes, supply: Supply) -> Rejected | None:
@@ -87,24 +106,24 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         if (foreign := self._foreign(nodes, supply, chosen=chosen or by_label)) is not None or chosen:
             return foreign
         guards = () if nodes.pool is None else filterfalse(partial(self._opens, nodes), nodes.guards)
-        if (guard := _untolerated(self.pod, guards)) is not None:
+        if (guard := _untolerated(self.own.pod, guards)) is not None:
             return Rejected(nodes, f"its taint {guard} is for Pods that request its accelerator")
         if self.gpu is False and nodes.gpu is Gpu.YES and not by_label:
             return Rejected(nodes, "it has GPUs, and the Pod requests none", admitted=True)
-        if (taint := _untolerated(self.pod, nodes.dedicated)) is not None:
+        if (taint := _untolerated(self.own.pod, nodes.dedicated)) is not None:
             because = f"its taint {taint} dedicates it to Pods that tolerate the taint"
             return Rejected(nodes, because, admitted=True, dedicated=taint)
         return None
 
     def tolerations(self, fitting: Iterable[SpotNodes]) -> tuple[Toleration, ...]:
-        """Return the tolerations for all taints of these nodes that the Pod may tolerate."""
+        """Return the tolerations for all taints of these nodes that the Pod may tolerate, none covered by another."""
         wanted: dict[Toleration, None] = {}
         for nodes in fitting:
             guards = filter(partial(self._opens, nodes), nodes.guards)
             marking = filter(partial(self._may_meet, nodes), nodes.marking)
             repelling = (*nodes.taints, *nodes.pool.shown_taints) if nodes.pool and self.chooses(nodes) else ()
             wanted |= dict.fromkeys(tolerations_for((*marking, *nodes.platform, *guards, *repelling)))
-        return tuple(wanted)
+        return tuple(one for one in wanted if not any(covers(other, one) for other in wanted if other is not one))
 
     def _may_meet(self, nodes: SpotNodes, taint: Taint) -> bool:
         """Return whether the nodes may have this spot taint: only nodes with an `instead` label have its taint."""
@@ -136,7 +155,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         A Pod runs on Windows or Arm only if its own constraints or tolerations say so, or if it names the pool. On a
         cluster with only Arm nodes, all Pods run on Arm.
         """
-        system, own = nodes.only(OS_LABEL), self.pod.spec.os
+        system, own = nodes.only(OS_LABEL), self.own.pod.spec.os
         if own is not None and system not in {"", own.name}:
             because = f"its nodes run {system}, and the Pod sets spec.os to {own.name}"
             return Rejected(nodes, because, admitted=True, foreign=OS_LABEL)
@@ -154,7 +173,7 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         admitting = (term.requirements for term in self.terms if nodes.admitted((term,), nodes.absent))
         if any(need.key in keys and need.operator in _LISTING for needs in admitting for need in needs):
             return True
-        tolerated = (Taint(own.key or "", own.value or value) for own in self.pod.spec.tolerations or ())
+        tolerated = (Taint(own.key or "", own.value or value) for own in self.own.pod.spec.tolerations or ())
         return any(platform_of(taint) == (key, value) for taint in tolerated)
 
 
@@ -182,7 +201,7 @@ def feasible_nodes(
     Pools of a provider whose pools aren't objects can be invisible, because they have no Nodes. So their spot nodes
     always count, except in a cluster that has spot pools as objects and shows no spot Node of the provider.
     """
-    terms, named = demands.terms, demands.named
+    terms, named = demands.terms, demands.own.named
     names = {provider.name for provider in in_play}
     spot = [
         nodes for nodes in supply.spot if nodes.provider.name in names and (named is None or demands.chooses(nodes))
@@ -204,7 +223,7 @@ def feasible_nodes(
         answers += [(nodes, demands.rejects(nodes, supply)) for nodes in admitted]
     fitting = tuple(nodes for nodes, refusal in answers if refusal is None)
     tolerations = demands.tolerations(fitting)
-    tolerated = (*(demands.pod.spec.tolerations or ()), *tolerations)
+    tolerated = (*(demands.own.pod.spec.tolerations or ()), *tolerations)
     loose = (refusal for _, refusal in answers if refusal is not None and refusal.admitted)
     strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerated))
     return Fit(fitting, rejected, strays, tolerations)
@@ -223,21 +242,6 @@ def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: S
             for term in terms
         )
     )
-
-
-def demands_spot(term: Term, provider: Provider) -> bool:
-    """Return whether the term demands a spot label of this provider, and so admits only spot nodes."""
-    for label in provider.spot_node_labels:
-        for need in term.requirements:
-            if need.key != label.key:
-                continue
-            if need.operator == "Exists" and label.spot_only:
-                return True
-            values = set(need.values or ())
-            only_spot = label.spot_only or values <= provider.spot_values[label.key]
-            if need.operator == "In" and label.value in values and only_spot:
-                return True
-    return False
 
 
 def _untolerated(pod: Pod, taints: Iterable[Taint]) -> Taint | None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.machines import ZONE_LABEL
-from webhook.capacity.providers.nodes import HOSTNAME_LABEL
+from webhook.capacity.providers.nodes import HOSTNAME_LABEL, NodeKind
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues
 from webhook.kube.affinity import Term
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
@@ -18,7 +18,6 @@ from webhook.kube.tolerations import HARD_EFFECTS
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from webhook.capacity.providers.nodes import NodeKind
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
 

@@ -21,7 +21,7 @@ from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
-from webhook.kube.affinity import Tristate
+from webhook.kube.affinity import Term, Tristate
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term
     from webhook.kube.pod import Requirement, Toleration
 
 _REMEMBERED: Final = 4

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.pool import Gpu, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.requirements import LabelValues, Requirements
     from webhook.capacity.providers.schema import CapacityProviderSpec, GpuListsSpec
 

@@ -173,6 +173,11 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         return f"{kind or 'template'} {name or '(without a name)'} is not known"
 
     @property
+    def lacks_template(self) -> bool:
+        """Return whether the pool's machine template is unknown."""
+        return self.missing_template in self.problems
+
+    @property
     def elsewhere(self) -> bool:
         """Return whether the pool's nodes are in another cluster."""
         return bool(self.cluster) and not self.assumed_here

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from webhook.capacity.providers.machines import Machines
-from webhook.capacity.providers.pool import NODE_GROUP, Gpu
+from webhook.capacity.providers.pool import NODE_GROUP, Gpu, Pool, Taint
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, SizeReaderSpec
 from webhook.capacity.providers.schema import CapacityProviderSpec, GpuTaintSpec, TaintPatternSpec
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.joins import Sizer
-    from webhook.capacity.providers.pool import Pool, Taint
 
 
 _R = TypeVar("_R", "PoolReader", "Sizer")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import jmespath
@@ -19,15 +20,16 @@ from webhook.kube.layouts import member
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 QueryPath = tuple[str, ...]
 _T = TypeVar("_T")
 _FIELD: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 """A field path. Most expressions are only a field path, and don't need JMESPath."""
 
-_QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")
-"""A literal, or the quoted name of one member, such as the key of an annotation. Neither is a field path."""
+_CHAINS: Final = ("subexpression", "pipe", "projection", "value_projection", "filter_projection")
+_ON_THE_OBJECT: Final = {"visit_expref": 0, **{f"visit_{name}": 1 for name in _CHAINS}}
+"""How many children of a node are evaluated on the object; all, if not listed. Paths in the others aren't fields."""
 
 _PART: Final = re.compile(r"([0-9]{1,7})([hms])")
 _DURATION: Final = re.compile(f"({_PART.pattern}){{1,3}}")
@@ -103,16 +105,16 @@ class Query:
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
-        match = _FIELD.search(text)
-        self.field = match[0] if match else text
-        self.plain = self.field == text and match is not None
-        self.path = tuple(self.field.split("."))
-        bare = _QUOTED.sub(lambda quoted: "." * len(quoted[0]), text)
-        # A path after a dot is relative to the result before it.
-        starts = (match for match in _FIELD.finditer(bare) if not bare[: match.start()].endswith("."))
-        self.paths = tuple(tuple(match[0].split(".")) for match in starts)
-        self._parents = _parents(text)
+        self.plain = _FIELD.fullmatch(text) is not None
         self._tree = None if self.plain else _parse(text)
+        whole = [tuple(text.split("."))] if self._tree is None else list(_fields(self._tree))
+        # The quoted name of one member, such as the key of an annotation, isn't part of a path.
+        paths = dict.fromkeys(tuple(takewhile(str.isidentifier, path)) for path in whole)
+        self.paths = tuple(path for path in paths if len(path) > 1)
+        self.path = self.paths[0] if self.paths else (text,)
+        self.field = ".".join(self.path)
+        parents = {path[:end] for path in whole for end in range(1, len(path))}
+        self._parents = sorted(parents, key=lambda path: (len(path), path))
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: D102 - JSON; see the class
         return self.answer(value)[0]
@@ -155,17 +157,13 @@ class Query:
         return ".".join(next(same, contents[0][0] if contents else self.path))
 
 
-def _parents(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the paths that must be maps for the expression to find a value, the shortest first.
-
-    A literal that looks like a field path (``'t3.medium'``) is included. It is harmless, because no object has it.
-    """
-    paths: set[tuple[str, ...]] = set()
-    for match in _FIELD.finditer(text):
-        names = match[0].split(".")
-        quoted_child = text.startswith('."', match.end())
-        paths |= {tuple(names[:end]) for end in range(1, len(names) + quoted_child)}
-    return tuple(sorted(paths, key=lambda path: (len(path), path)))
+def _fields(node: Any) -> Iterator[QueryPath]:
+    """Yield the paths of the object's fields in a tree, in their order."""
+    if node["type"] == "visit_path":
+        yield node["value"]
+    for child in node["children"][: _ON_THE_OBJECT.get(node["type"])]:
+        if isinstance(child, dict):
+            yield from _fields(child)
 
 
 def _parse(text: str) -> Any:

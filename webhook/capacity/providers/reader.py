@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
-from webhook.capacity.providers.query import QueryResults
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint, TemplateRef
+from webhook.capacity.providers.query import Query, QueryResults
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
-from webhook.capacity.providers.requirements import NO_REQUIREMENTS, read_requirements
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, Requirements, read_requirements
 from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
 from webhook.kube.containers import ARCH_LABEL
@@ -25,9 +25,6 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from webhook.capacity.providers.pool import Taint, TemplateRef
-    from webhook.capacity.providers.query import Query
-    from webhook.capacity.providers.requirements import Requirements
 
 ANY_TYPE: Final = "*"
 """The instance type of a pool that gets it from an object that can't be read, such as a launch template."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, Target
-from webhook.capacity.view import spot_nodes
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT, Target
+from webhook.capacity.view import ClusterView, spot_nodes
 from webhook.kube.affinity import Tristate
 from webhook.kube.layouts import LaidOutPod
 from webhook.kube.pod_decoding import decode_pod
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.inputs.objects import Identity, Manifest
     from webhook.judging.judge import Judge

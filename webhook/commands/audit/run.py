@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.exits import CannotJudgeError
-from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.cluster.api import JSON_TYPE, Api, ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.resources import read_cluster, refusals
 from webhook.cluster.source import METADATA_LIST, PAGE_SECONDS, pages
 from webhook.commands.audit.on_spot import OnSpot
 from webhook.documents import Document
-from webhook.inputs.objects import Manifest
+from webhook.inputs.objects import Identity, Manifest
 from webhook.judging.judge import Judge
 from webhook.judging.kinds import ResourceKinds
 from webhook.judging.session import Judged
@@ -25,18 +25,15 @@ from webhook.kube.affinity import Tristate
 from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.policy.errors import Problem
-from webhook.report.report import object_reports
+from webhook.report.report import ObjectReport, object_reports
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
     from webhook.engine.bundle import Bundle
     from webhook.engine.index import Index
-    from webhook.inputs.objects import Identity
-    from webhook.report.report import ObjectReport
 
 _APART: Final = 0.05
 """Seconds between the starts of two requests: 20 a second, less than half of kubectl's limit."""
@@ -142,7 +139,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     audited = Audited(bundle, view, listed, served)
-    failures, forbidden = list(reading.failures), dict(reading.forbidden)
+    failures, forbidden = sorted(reading.failures.values()), dict(reading.forbidden)
     for resource in listed:
         try:
             async for page in reader.objects(resource, namespaces):

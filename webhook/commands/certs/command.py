@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
-from webhook.base.terminal import as_json, complain, counted, show
+from webhook.base.terminal import Line, as_json, complain, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.shared.flags import add_connection, add_table_or_json, object_name, options_of
 from webhook.rules.context import utc_now
@@ -16,9 +16,7 @@ from webhook.rules.context import utc_now
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
-    from webhook.base.terminal import Line
     from webhook.cluster.api import Api
     from webhook.commands.shared.certificates import Item
 

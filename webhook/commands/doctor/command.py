@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, FOUND
-from webhook.base.terminal import as_json, counted, show
+from webhook.base.terminal import Line, as_json, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.shared.flags import add_connection, add_namespace, add_table_or_json, options_of
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.base.terminal import Line
     from webhook.commands.doctor.installation import Diagnosis, State
 
 DESCRIPTION: Final = """\

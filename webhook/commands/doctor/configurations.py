@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
-from webhook.commands.doctor.installation import INSTALL, Diagnosis, read
+from webhook.commands.doctor.installation import INSTALL, JSON, Diagnosis, Installed, read
 from webhook.registration.configurations import configurations
 from webhook.registration.differences import differences
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from webhook.commands.doctor.installation import JSON, Installed
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
 _APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"

@@ -12,15 +12,13 @@ import msgspec
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_DEMAND_COST
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
-from webhook.cluster.source import PAGE
-from webhook.commands.doctor.installation import SECONDS, Diagnosis, read, read_text, samples
+from webhook.cluster.source import PAGE, WatchedResource
+from webhook.commands.doctor.installation import SECONDS, Diagnosis, Installed, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from webhook.cluster.source import WatchedResource
-    from webhook.commands.doctor.installation import Installed
 
 _SKEW: Final = 30.0
 """The maximum clock skew in seconds. Certificates tolerate an hour; leases, tokens, and break-glass expiry don't."""
@@ -47,7 +45,7 @@ async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
         why = installed.nodes_unread or "the cluster shows no Node"
-        fix = "allow `list nodes`" if ": 403" in why else ""
+        fix = "allow `list nodes`" if installed.nodes_forbidden else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
         return
     documents = installed.bundle.documents if installed.bundle else ()

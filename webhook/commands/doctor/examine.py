@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.commands.doctor import configurations, control_plane, probes, replicas
 from webhook.commands.doctor.installation import Diagnosis, read_installation
-
-if TYPE_CHECKING:
-    from webhook.cluster.api import Api
 
 
 async def examine(api: Api, namespace: str) -> list[Diagnosis]:

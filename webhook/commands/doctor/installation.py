@@ -16,9 +16,9 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.resources import read_cluster
-from webhook.engine.bundle import SHIPPED, load_bundle
+from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.errors import PolicyErrors
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.view import ClusterView
-    from webhook.cluster.api import Api
-    from webhook.engine.bundle import Bundle
 
 State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
@@ -55,6 +53,7 @@ SECONDS: Final = 10.0
 INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
+_NODES: Final = ("", "nodes")
 _NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
 """What the API server reports if nothing listens at an address. A NetworkPolicy drops packets: the call times out."""
 
@@ -109,6 +108,7 @@ class Installed:
         bundle: the policies that the Deployment names; None if they can't be loaded.
         loaded: the result of loading the policies.
         nodes_unread: why the Nodes can't be read; empty if they can.
+        nodes_forbidden: whether RBAC forbids it.
         secret: the namespace and name of the Secret with the certificate; empty if the Deployment names none.
         self_managed: whether the replicas manage the certificates.
     """
@@ -123,6 +123,7 @@ class Installed:
     loaded: Diagnosis
     view: ClusterView
     nodes_unread: str
+    nodes_forbidden: bool
     secret: tuple[str, str]
     self_managed: bool
 
@@ -179,9 +180,8 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         bundle=bundle,
         loaded=loaded,
         view=reading.view,
-        nodes_unread=next(
-            (text for text in reading.problems if "nodes" in text.partition(" can't")[0].split(", ")), ""
-        ),
+        nodes_unread=reading.why_unread(_NODES),
+        nodes_forbidden=_NODES in reading.forbidden,
         secret=(secret, name),
         self_managed=bool(managed),
     )
@@ -223,7 +223,8 @@ async def _read_policies(api: Api, namespace: str, spec: JSON) -> tuple[Bundle |
         try:
             bundle = load_bundle(folders, own_namespace=namespace)
         except PolicyErrors as errors:
-            what = f"the policies are invalid: {str(errors).splitlines()[0].replace(f'{root}/', '/')}"
+            first = msgspec.structs.replace(errors.problems[0], file=errors.problems[0].file.removeprefix(root))
+            what = f"the policies are invalid: {first}"
             return None, Diagnosis("policies", "fail", what, _GO_ON)
     return bundle, Diagnosis("policies", "ok", f"{len(bundle.policies)} in force, bundle {bundle.hash}")
 
@@ -242,7 +243,7 @@ async def _replica(api: Api, pod: JSON) -> ServingPod:
         metrics, _ = await read_text(api, f"{path}/metrics")
         return replica(version=msgspec.json.decode(version, type=ReplicaVersion), metrics=metrics, skew=skew)
     except ApiError as error:
-        fix = _NOTHING_THERE if any(text in str(error) for text in _NO_ROUTE) else _OPEN_PORT
+        fix = _NOTHING_THERE if error.mentions(*_NO_ROUTE) else _OPEN_PORT
         fix = _ALLOW_PROXY if error.status == HTTPStatus.FORBIDDEN else fix
         return replica(problem=str(error), fix=fix)
     except msgspec.MsgspecError as error:

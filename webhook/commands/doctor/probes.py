@@ -11,14 +11,13 @@ import msgspec
 import yaml
 
 from webhook.cluster.api import ApiError
-from webhook.commands.doctor.installation import JSON, SECONDS, Diagnosis
+from webhook.commands.doctor.installation import JSON, SECONDS, Diagnosis, Installed
 from webhook.model.decision import Outcome
 from webhook.model.review import PROBE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from webhook.commands.doctor.installation import Installed
 
 _TABLE: Final = Path(__file__).with_name("probes.yaml")
 _NAMESPACE: Final = "default"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from certs.rotation import end_of_trust
@@ -12,16 +12,14 @@ from webhook.base.terminal import counted
 from webhook.capacity.view import spot_nodes
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
-from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, samples
+from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, Installed, ReplicaVersion, samples
 from webhook.commands.shared.certificates import Item, judge, judge_trust, read_certificates
 from webhook.report.report import alike
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
-    from datetime import datetime
 
-    from webhook.commands.doctor.installation import Installed, ReplicaVersion
 
 _STALE: Final = 180.0
 """The maximum silence in seconds, as in the alert. The API server sends an event or bookmark about every minute."""

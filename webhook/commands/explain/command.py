@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
-from webhook.base.terminal import exit_code, show
+from webhook.base.terminal import Line, exit_code, show
 from webhook.cluster.connection import Connection
 from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
 from webhook.commands.shared.options import judging_options
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
-    from webhook.base.terminal import Line
     from webhook.inputs.options import JudgingOptions
 
 DESCRIPTION: Final = """\

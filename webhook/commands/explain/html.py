@@ -12,12 +12,10 @@ from webhook.pages import page
 from webhook.reclaim import svg
 from webhook.reclaim.timeline import NoTimeline
 from webhook.report.additions import as_field
-from webhook.report.explanation import CHANGES
+from webhook.report.explanation import CHANGES, Explanation, PolicyVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from webhook.report.explanation import Explanation, PolicyVerdict
 
 
 def show(explained: Iterable[Explanation]) -> None:

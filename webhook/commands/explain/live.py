@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from webhook.base.exits import CannotJudgeError
-from webhook.cluster.api import ApiError
-from webhook.cluster.connection import run_on_cluster
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.discovery import served_resources
 from webhook.inputs.objects import DEFAULT_NAMESPACE
 from webhook.policy.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from webhook.cluster.api import Api
-    from webhook.cluster.connection import Connection
 
 _ANSWER: Final = 10.0
 """The timeout of each response, in seconds."""

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
 from webhook.base.text import printable
-from webhook.model.decision import Outcome
-from webhook.reclaim.timeline import AS_WRITTEN, SPANS, ReclaimTimeline, clock, ticks
+from webhook.model.decision import Finding, Outcome
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, Lane, NoTimeline, ReclaimTimeline, SpanName, clock, ticks
 from webhook.report.additions import as_field
-from webhook.report.explanation import CHANGES, VERBS
+from webhook.report.explanation import CHANGES, VERBS, Explanation, PolicyVerdict, PoolReading, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.base.terminal import Line
-    from webhook.model.decision import Finding
-    from webhook.reclaim.timeline import Lane, NoTimeline, SpanName
-    from webhook.report.explanation import Explanation, PolicyVerdict, PoolReading, Reason
 
 _wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
 

@@ -13,7 +13,7 @@ from webhook.commands.fix.edits import ProblemError, patch_file
 from webhook.commands.shared.flags import add_inputs
 from webhook.commands.shared.options import judging_options
 from webhook.inputs.files import STDIN
-from webhook.judging.session import judge
+from webhook.judging.session import Judgements, judge
 from webhook.model.decision import ENGINE, Outcome
 from webhook.policy.errors import problem_lines
 from webhook.report.report import alike
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from webhook.judging.session import Judgements
 
 DESCRIPTION: Final = """\
 Write the webhook's changes to the manifests, so that a repository shows what will run.

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.base.reading import read_file
 from webhook.base.terminal import plain
 from webhook.base.writing import write_whole
-from webhook.documents import DocumentError, read_documents
+from webhook.documents import Document, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.model.patch import apply_json
 from webhook.policy.errors import Problem
 
 if TYPE_CHECKING:
-    from webhook.documents import Document
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
 

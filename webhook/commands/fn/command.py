@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from copy import deepcopy
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -19,8 +19,6 @@ from webhook.model.patch import apply_json
 from webhook.policy.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from webhook.inputs.options import JudgingOptions
 
 DESCRIPTION: Final = """\

@@ -6,17 +6,17 @@ Source: https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from webhook.base.exits import CannotJudgeError
-from webhook.documents import DOCUMENT_LIMITS, DocumentError, read_documents
+from webhook.documents import DOCUMENT_LIMITS, Document, DocumentError, read_documents
 from webhook.documents.edit import EditError, edited
 from webhook.inputs.files import STDIN, ManifestFile
 from webhook.inputs.manifests import read_objects
-from webhook.inputs.objects import Manifest
+from webhook.inputs.objects import Manifest, Manifests
 from webhook.judging.judge import Judgement
 from webhook.kube.filling import mapping
 from webhook.model.decision import Outcome
@@ -25,11 +25,7 @@ from webhook.report.additions import addition_of
 from webhook.report.report import named, without_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from webhook.base.field_paths import FieldPath
-    from webhook.documents import Document
-    from webhook.inputs.objects import Manifests
 
 JSON = dict[str, Any]
 

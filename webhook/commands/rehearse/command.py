@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -32,8 +32,6 @@ from webhook.rehearse.result import DrainedBy
 from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
     from webhook.rehearse.inputs.selection import Growth
 
 

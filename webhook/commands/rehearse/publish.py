@@ -12,7 +12,7 @@ import msgspec
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import counted
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.connection import run_on_cluster
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.source import PAGE_SECONDS
@@ -24,7 +24,6 @@ from webhook.runtime.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.cluster.api import Api
     from webhook.commands.rehearse.rehearsals import Rehearsals
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
@@ -74,7 +73,7 @@ def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
             named = msgspec.to_builtins(workload)
             keys = ("apiVersion", "kind", "namespace", "name")
             result["resources"] = [{key: named[key] for key in keys if named[key]}]
-            result["properties"]["reasons"] = "; ".join(workload.reasons)
+            result["properties"]["reasons"] = "; ".join(map(str, workload.reasons))
             yield result
 
 

@@ -14,14 +14,13 @@ from webhook.inputs.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.selection import Growth, Loss, grown_nodes, loss_of
-from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.engine.bundle import Bundle
-    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.options import RehearseOptions
     from webhook.rehearse.result import Fix, Rehearsal
 

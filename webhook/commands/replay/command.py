@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import as_json, exit_code, show
 from webhook.commands.replay.output import change_lines, changes_json
-from webhook.commands.replay.replay import Policies, changes_of, read_reviews
+from webhook.commands.replay.replay import AnswerChange, Policies, changes_of, read_reviews
 from webhook.commands.shared.flags import (
     add_kubernetes_version,
     add_list,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-    from webhook.commands.replay.replay import AnswerChange
 
 DESCRIPTION: Final = """\
 Evaluate recorded reviews with other policies, and list changed verdicts and patches.

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.field_paths import parse_pointer
-from webhook.base.terminal import counted
+from webhook.base.terminal import Line, counted
 from webhook.base.text import printable
 from webhook.report.additions import field_at
 from webhook.report.report import alike, problem_members
@@ -14,7 +14,6 @@ from webhook.report.report import alike, problem_members
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from webhook.base.terminal import Line
     from webhook.commands.replay.replay import Answer, AnswerChange
     from webhook.policy.errors import Problem
 

@@ -11,14 +11,13 @@ from certs.authority import KeyPair
 from certs.rotation import Issued, end_of_trust, identifier_of
 from certs.verify import CertificateProblem, verify, verify_chain
 from webhook.base.terminal import counted
-from webhook.cluster.installation import SERVING, read_ca_bundles, read_secret
+from webhook.cluster.installation import SERVING, CaBundles, Secret, read_ca_bundles, read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from webhook.cluster.api import Api
-    from webhook.cluster.installation import CaBundles, Secret
 
 READ_SECONDS: Final = 10.0
 """The timeout of each response of the API server, in seconds."""

@@ -20,13 +20,12 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.connection import as_rules
 from webhook.cluster.source import PAGE_SECONDS, pages
 from webhook.formats.policyreport import SUMMARY, result_of
-from webhook.report.report import alike
+from webhook.report.report import Report, alike
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from webhook.cluster.discovery import ServedResource
-    from webhook.report.report import Report
 
 JSON = dict[str, Any]
 

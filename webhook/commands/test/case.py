@@ -13,7 +13,7 @@ from webhook.base.writing import write_whole
 from webhook.documents import read_documents
 from webhook.documents.yaml_writer import dump
 from webhook.inputs.objects import Manifest, problem_with
-from webhook.model.decision import verdict_of
+from webhook.model.decision import Finding, verdict_of
 from webhook.model.patch import merge_patch
 from webhook.report.explanation import EXEMPTS, OVERRIDDEN, SKIPS, steps_by_policy, verdict_on
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from webhook.engine.index import Index
     from webhook.judging.judge import Judgement
     from webhook.judging.kinds import ResourceKinds
-    from webhook.model.decision import Finding
     from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, ExpectSpec, PolicyTestSpec

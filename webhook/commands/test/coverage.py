@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from webhook.engine.bundle import OWN_NAMESPACE
-from webhook.engine.index import Index
+from webhook.engine.bundle import OWN_NAMESPACE, Bundle
+from webhook.engine.index import Index, Policy
 from webhook.model.review import OPERATIONS
 from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.engine.bundle import Bundle
-    from webhook.engine.index import Policy
     from webhook.model.decision import PhaseDecisions, Violation
     from webhook.policy.document import PolicyDocument
     from webhook.rules.context import Context

@@ -8,14 +8,13 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from webhook.base import terminal
-from webhook.base.terminal import counted, plain
+from webhook.base.terminal import Line, counted, plain
 from webhook.formats.junit import JUnitCase, junit
 from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from webhook.base.terminal import Line
     from webhook.commands.test.coverage import Covered
     from webhook.commands.test.run import CaseResult
     from webhook.policy.errors import Problem

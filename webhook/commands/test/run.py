@@ -22,16 +22,16 @@ from webhook.commands.test.case import (
 )
 from webhook.commands.test.coverage import Reached, Watch
 from webhook.documents import DocumentError
-from webhook.engine.bundle import document_kinds
-from webhook.inputs.objects import read_manifests
+from webhook.engine.bundle import Bundle, document_kinds
+from webhook.inputs.objects import Manifest, Manifests, read_manifests
 from webhook.inputs.state import view_of
 from webhook.judging.judge import Judge
 from webhook.judging.kinds import ResourceKinds
-from webhook.model.decision import Verdict
+from webhook.model.decision import Finding, Verdict
 from webhook.model.patch import apply_json, pointer
 from webhook.model.review import UserInfo
-from webhook.policy.document import policy_files
-from webhook.policy.errors import PolicyErrors, did_you_mean
+from webhook.policy.document import PolicyDocument, policy_files
+from webhook.policy.errors import PolicyErrors, Problem, did_you_mean
 from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
@@ -39,12 +39,6 @@ from webhook.rules.context import ASSUMED_VERSION, Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from webhook.engine.bundle import Bundle
-    from webhook.inputs.objects import Manifest, Manifests
-    from webhook.model.decision import Finding
-    from webhook.policy.document import PolicyDocument
-    from webhook.policy.errors import Problem
 
 
 class CaseResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from webhook.kube.disruption import budget_from
 from webhook.model.patch import merge_patch
-from webhook.rehearse.inputs.resources import BUDGET, BY_NAME, POD, controller_of, group_kind_of
+from webhook.rehearse.inputs.resources import BUDGET, BY_NAME, JSON, POD, controller_of, group_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from webhook.rehearse.inputs.resources import JSON
 
 
 def keep_counts(objects: Iterable[JSON]) -> None:

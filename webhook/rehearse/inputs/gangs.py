@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.model.patch import merge_patch
-from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, NODE, group_kind_of
+from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, JSON, NODE, group_kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.kube.pod import Pod
-    from webhook.rehearse.inputs.resources import JSON
 
 _MARKS: Final = (
     ("jobset.sigs.k8s.io/jobset-name",),

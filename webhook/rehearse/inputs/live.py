@@ -8,22 +8,18 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.cluster.api import ApiError
-from webhook.cluster.connection import run_on_cluster
+from webhook.cluster.api import Api, ApiError
+from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.resources import api_server_release
-from webhook.cluster.source import WatchedResource
-from webhook.rehearse.inputs.resources import KINDS, NODE, POD, manifest_of
+from webhook.cluster.source import ListedMetadata, WatchedResource
+from webhook.rehearse.inputs.resources import JSON, KINDS, NODE, POD, manifest_of
 from webhook.rehearse.inputs.source import ClusterSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from webhook.cluster.api import Api
-    from webhook.cluster.connection import Connection
-    from webhook.cluster.source import ListedMetadata
     from webhook.engine.bundle import Bundle
     from webhook.inputs.objects import Manifest
-    from webhook.rehearse.inputs.resources import JSON
 
 _TIMEOUT: Final = 30.0
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -9,13 +9,12 @@ import msgspec
 
 from webhook.documents import Document
 from webhook.inputs.objects import Manifest
-from webhook.kube.pod import Pod, Resources
+from webhook.kube.pod import Pod, PodSpec, Resources
 from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.kube.pod import PodSpec
 
 JSON: TypeAlias = dict[str, Any]
 GroupKind: TypeAlias = tuple[str, str]

@@ -17,14 +17,13 @@ from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL
 from webhook.model.patch import merge_patch
 from webhook.rehearse.inputs.nodes import allocatable_by_type, no_such_node, node_numbers, node_of_pool, read_node
-from webhook.rehearse.result import ReclaimWindow
+from webhook.rehearse.result import DrainedBy, ReclaimWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
-    from webhook.rehearse.result import DrainedBy
 
 Growth: TypeAlias = tuple[str, int, float]
 """A pool, the number of Nodes to add, and the second after the notice."""

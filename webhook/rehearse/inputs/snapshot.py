@@ -34,7 +34,7 @@ from webhook.rehearse.inputs.resources import (
     template_of,
     workload_identity,
 )
-from webhook.rehearse.inputs.source import without_repeats
+from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity, without_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.rehearse.inputs.nodes import Offers, RehearsedNode
     from webhook.rehearse.inputs.resources import JSON, RehearsedKind
-    from webhook.rehearse.inputs.source import ClusterSource, WorkloadIdentity
 
 PROVISIONER: Final = "rehearse.spotgate.dev"
 """The provisioner of the StorageClasses that a rehearsal creates."""

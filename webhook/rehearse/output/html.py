@@ -11,13 +11,12 @@ from webhook.base.terminal import counted
 from webhook.pages import page
 from webhook.pages.drawing import WIDTH, bar, legend, safe, text
 from webhook.reclaim.axis import TimeAxis
-from webhook.rehearse.result import MODELLED
+from webhook.rehearse.result import MODELLED, Capacity, PoolCapacity, Rehearsal, WorkloadResult
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from webhook.rehearse.result import Capacity, PoolCapacity, Rehearsal, WorkloadResult
 
 _LEGEND: Final = (
     ("margin", "ready"),

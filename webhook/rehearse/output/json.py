@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from webhook.rehearse.result import Rehearsal
 
 _SHOWN: Final = ("lost", "runs", "scheduler", "notSimulated", "lostNodes", "drainedBy", "summary", "workloads")
-_NOT_OF_A_WORKLOAD: Final = ("workLostGpuHours", "budget", "downSeconds", "states", "lostOn", "goesWithNodes")
-_FOR_FIXES: Final = ("pendingBefore", "graceSeconds", "startupSeconds")
+_HIDDEN: Final = frozenset(
+    {"workLostGpuHours", "budget", "downSeconds", "states", "lostOn", "goesWithNodes"}
+    | {"pendingBefore", "graceSeconds", "startupSeconds"}
+)
+"""Fields of a workload that only the table, the drawing, and fixes need."""
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -21,15 +24,21 @@ def show(rehearsal: Rehearsal) -> None:
     every: dict[str, Any] = msgspec.to_builtins(rehearsal)
     every["lostNodes"] = sorted(node for window in rehearsal.windows for node in window.nodes)
     every["drainedBy"] = ", ".join(sorted({window.drained_by for window in rehearsal.windows}))
-    for workload in (*every["workloads"], *(every["fixed"] or {"workloads": ()})["workloads"]):
-        for key in (*_NOT_OF_A_WORKLOAD, *_FOR_FIXES):
-            del workload[key]
     every["summary"] = {"verdict": verdict_of(rehearsal), **every["summary"]}
+    every["workloads"] = _workloads(rehearsal)
     shown = {key: every[key] for key in _SHOWN}
     shown["fixes"] = [{"why": fix.why, "yaml": fix.yaml, "tried": fix.tried} for fix in rehearsal.fixes]
     if rehearsal.comparison is not None:
         shown["comparison"] = every["comparison"]
-    if rehearsal.fixed is not None:
-        shown["withFixes"] = {key: every["fixed"][key] for key in ("summary", "workloads")}
-        shown["withFixes"]["summary"]["verdict"] = verdict_of(rehearsal.fixed)
+    if (fixed := rehearsal.fixed) is not None:
+        summary = {**every["fixed"]["summary"], "verdict": verdict_of(fixed)}
+        shown["withFixes"] = {"summary": summary, "workloads": _workloads(fixed)}
     print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+
+
+def _workloads(rehearsal: Rehearsal) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in msgspec.to_builtins(workload).items() if key not in _HIDDEN}
+        | {"reasons": [str(reason) for reason in workload.reasons]}
+        for workload in rehearsal.workloads
+    ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.base import terminal
-from webhook.base.terminal import counted
-from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, JOB_FAILED, MODELLED
+from webhook.base.terminal import Line, counted
+from webhook.rehearse.reasons import Cause
+from webhook.rehearse.result import BELOW_AT_MOST, FIGURES, MODELLED
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.base.terminal import Line
     from webhook.rehearse.result import Figure, Rehearsal, RehearsalComparison, RehearsalSummary, WorkloadResult
 
 _INDENT: Final = "    "
@@ -104,7 +104,7 @@ def _workload(result: WorkloadResult, fixed: WorkloadResult | None) -> Iterator[
     if result.work_lost_gpu_hours.max:
         yield [(f"{_INDENT}work lost: {result.work_lost_gpu_hours} GPU-hours", "")]
     for reason in result.reasons:
-        yield [(f"{_INDENT}{reason}", "red" if reason.startswith(JOB_FAILED) else "")]
+        yield [(f"{_INDENT}{reason}", "red" if reason.cause is Cause.JOB_FAILED else "")]
     yield from ([(f"{_INDENT}with the fixes: {reason}", "")] for reason in (fixed.reasons if fixed is not None else ()))
 
 

@@ -21,17 +21,15 @@ from webhook.base.exits import CannotJudgeError
 from webhook.inputs.objects import read_manifests
 from webhook.registration.configurations import configurations
 from webhook.rehearse.controlplane import servers
-from webhook.rehearse.controlplane.control_plane import ControlPlaneError, fetch, reserve_control_plane
+from webhook.rehearse.controlplane.control_plane import ControlPlane, ControlPlaneError, fetch, reserve_control_plane
 from webhook.rehearse.controlplane.process import reserve_port
 from webhook.rehearse.inputs.nodes import CREATED
-from webhook.rehearse.inputs.resources import kind_of_object
+from webhook.rehearse.inputs.resources import JSON, kind_of_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.engine.bundle import Bundle
-    from webhook.rehearse.controlplane.control_plane import ControlPlane
-    from webhook.rehearse.inputs.resources import JSON
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.options import RehearseOptions
     from webhook.rehearse.runs.programs import Programs

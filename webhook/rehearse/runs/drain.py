@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.budget import unevicted_seconds
 from webhook.kube.tolerations import tolerates
+from webhook.rehearse.reasons import Cause, HarmReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,22 +71,20 @@ class Drain:
             first = min(tier for tier, _ in on_node)
             yield from (pod for tier, pod in on_node if tier == first and pod.seen.alive)
 
-    def why_left(self, pod: RehearsedPod) -> str:
-        """Return why the drain didn't try to evict the Pod, or an empty string if its node isn't drained."""
-        if pod.seen.node not in self._windows:
-            return ""
-        return self.why_exempt(pod) or "the drain evicts it only when the Pods before it are gone"
+    def why_left(self, pod: RehearsedPod) -> HarmReason | None:
+        """Return why the drain didn't try to evict the Pod, or None if its node isn't drained."""
+        return (self.why_exempt(pod) or HarmReason(Cause.LATER)) if pod.seen.node in self._windows else None
 
-    def why_exempt(self, pod: RehearsedPod) -> str:
-        """Return why the drain skips the Pod, or an empty string if it doesn't."""
+    def why_exempt(self, pod: RehearsedPod) -> HarmReason | None:
+        """Return why the drain skips the Pod, or None if it doesn't."""
         window = self._windows[pod.seen.node]
         if (taint := window.cordon_taint) and any(tolerates(own, taint) for own in pod.seen.spec.tolerations or ()):
-            return f"it tolerates the taint {taint}, so the drain does not evict it"
+            return HarmReason(Cause.TOLERATES, str(taint))
         if pod.leaves and not (window.tiers and _is_of_daemon_set(pod.seen)):
-            return "the drain leaves it on its node"
+            return HarmReason(Cause.LEFT)
         if not window.tiers and pod.seen.metadata.uid not in self._listed:
-            return "it was bound to the node after the drain listed the Pods there"
-        return ""
+            return HarmReason(Cause.BOUND_LATE)
+        return None
 
 
 def _is_of_daemon_set(pod: SeenPod) -> bool:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.rehearse.controlplane.control_plane import fetch
 from webhook.rehearse.inputs.resources import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET
-from webhook.rehearse.runs.watching import READY, STOPPED
+from webhook.rehearse.runs.watching import READY, STOPPED, SeenPod, Watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.rehearse.runs.clock import Action
     from webhook.rehearse.runs.cluster import RunningCluster
-    from webhook.rehearse.runs.watching import SeenPod, Watches
     from webhook.rehearse.runs.workloads import Workloads
 
 _STILL: Final = 0.4

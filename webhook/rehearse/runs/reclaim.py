@@ -16,24 +16,21 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
-from webhook.rehearse.result import BELOW_AT_MOST
+from webhook.rehearse.reasons import Cause, HarmReason
+from webhook.rehearse.result import BELOW_AT_MOST, PodState, ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
-from webhook.rehearse.runs.quiet import LONGEST_RUN
+from webhook.rehearse.runs.quiet import LONGEST_RUN, Quiet
 from webhook.rehearse.runs.recreation import Recreator
-from webhook.rehearse.runs.watching import READY, STOPPED
-from webhook.rehearse.runs.writing import together
+from webhook.rehearse.runs.watching import READY, STOPPED, Watches
+from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.inputs.resources import JSON
-    from webhook.rehearse.result import PodState, ReclaimWindow, WorkloadKey
-    from webhook.rehearse.runs.quiet import Quiet
-    from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
-    from webhook.rehearse.runs.writing import Writer
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
@@ -245,7 +242,7 @@ class Reclaim:
         if not (self.workloads.exists(pod) and pod.seen.alive):
             return False
         if self._drain.held_until(pod.seen) > self._clock.now:
-            pod.blocked = pod.blocked or f"{self._lost[pod.seen.node].unevicted} keeps the drain from evicting it"
+            pod.blocked = pod.blocked or HarmReason(Cause.UNEVICTED, self._lost[pod.seen.node].unevicted)
             return False
         if not self._is_allowed(pod):
             return False
@@ -255,7 +252,7 @@ class Reclaim:
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in pod.budgets)
-            pod.blocked = pod.blocked or f"PodDisruptionBudget {names} allows no disruption"
+            pod.blocked = pod.blocked or HarmReason(Cause.BUDGET_BLOCKS, budget=names)
         return status == HTTPStatus.OK
 
     async def _kill(self, window: ReclaimWindow) -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from webhook.cluster.api import ApiError
 from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, JSON, POD
 from webhook.rehearse.result import WorkloadKey
-from webhook.rehearse.runs.writing import together
+from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
-    from webhook.rehearse.runs.writing import Writer
 
 _BATCH: Final = 1.0
 """Seconds for which the Job controller batches changes: SyncJobBatchPeriod in pkg/controller/job/job_controller.go."""

@@ -14,13 +14,13 @@ from webhook.cluster.api import ApiError
 from webhook.cluster.connection import connect
 from webhook.cluster.view import version_of
 from webhook.rehearse.controlplane.control_plane import ControlPlaneError
-from webhook.rehearse.inputs.resources import KINDS, kind_of_object
+from webhook.rehearse.inputs.resources import KINDS, RehearsedKind, kind_of_object
 from webhook.rehearse.result import Rehearsal
-from webhook.rehearse.runs.cluster import pairs_of, start_rehearsal_cluster
+from webhook.rehearse.runs.cluster import Pairs, RunningCluster, pairs_of, start_rehearsal_cluster
 from webhook.rehearse.runs.programs import OLDEST, find_programs
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
-from webhook.rehearse.runs.tally import capacity_by_pool, outcome_of, summary_of, workload_results
+from webhook.rehearse.runs.tally import RunOutcome, capacity_by_pool, outcome_of, summary_of, workload_results
 from webhook.rehearse.runs.volumes import provision
 from webhook.rehearse.runs.watching import Watches
 from webhook.rehearse.runs.workloads import Workloads
@@ -30,12 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.inputs.objects import Manifest
-    from webhook.rehearse.inputs.resources import RehearsedKind
     from webhook.rehearse.inputs.selection import Loss
     from webhook.rehearse.inputs.snapshot import ClusterSnapshot
     from webhook.rehearse.options import RehearseOptions
-    from webhook.rehearse.runs.cluster import Pairs, RunningCluster
-    from webhook.rehearse.runs.tally import RunOutcome
 
 NOT_SIMULATED: Final = (
     "autoscalers: workloads and node pools keep their size, except with --grow",

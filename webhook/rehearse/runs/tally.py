@@ -13,11 +13,9 @@ from msgspec import structs
 
 from webhook.base.terminal import counted
 from webhook.rehearse.inputs.resources import JOB, POD, STATEFUL_SET
+from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import (
     FIGURES,
-    INDEXES_FAILED,
-    JOB_FAILED,
-    NO_SCHEDULER,
     Capacity,
     Figure,
     PodState,
@@ -51,7 +49,7 @@ class WorkloadRun(msgspec.Struct):
         living: the number of Pods at the end.
         moves: whether a lost Pod doesn't belong to its Node.
         waiting: the unschedulable Pods at the end, by the scheduler's causes.
-        reasons: the explanations, most important first; may contain duplicates and empty strings.
+        reasons: the explanations, most important first; may contain duplicates and None.
     """
 
     replicas: int = 0
@@ -66,12 +64,13 @@ class WorkloadRun(msgspec.Struct):
     lost_on: set[str] = set()
     grace: float = 0
     startup: float = 0
-    reasons: list[str] = []
+    reasons: list[HarmReason | None] = []
 
     @property
     def harm(self) -> tuple[float, ...]:
         """Return the harm to the workload at the end, the most severe figure first."""
-        failed = sum(reason.startswith((JOB_FAILED, INDEXES_FAILED)) for reason in self.reasons)
+        causes = [reason.cause for reason in self.reasons if reason is not None]
+        failed = causes.count(Cause.JOB_FAILED) + causes.count(Cause.INDEXES_FAILED)
         figures = self.figures
         return failed, figures["pending"] + figures["missing"], figures["killed_early"], figures["work_lost_gpu_hours"]
 
@@ -125,12 +124,13 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         alike = sorted(run.waiting.values(), key=len, reverse=True)
         run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons]
         if missing[workload]:
-            run.reasons.append(refusals.get(workload.identity, "") or _why_missing(workload, watches))
+            refusal = refusals.get(workload.identity, "")
+            run.reasons.append(HarmReason(Cause.OTHER, refusal) if refusal else _why_missing(workload, watches))
         if run.moves and run.living < run.replicas:
             run.reasons.append(_why_not_recreated(workload, watches))
         # Otherwise, the budget only slowed down the drain, as intended.
         if run.lost and figures["killed_early"]:
-            run.reasons.append(blocked.get(workload, ""))
+            run.reasons.append(blocked.get(workload))
     return RunOutcome(workloads, {*reclaim.notes}, before, requested)
 
 
@@ -150,7 +150,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches
         figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(reclaim.below[key]))
         if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):
             figures["seconds_below_budget"] = math.nan
-            run.reasons.append(f"PodDisruptionBudget {key[1]} can't be counted: {why}")
+            run.reasons.append(HarmReason(Cause.BUDGET_UNCOUNTABLE, why, key[1]))
 
 
 def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
@@ -161,43 +161,43 @@ def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: boo
     if pod.seen.unscheduled and not pod.seen.node:
         run.waiting.setdefault(causes_of(pod.seen.unscheduled), []).append(pod)
     elif not pod.seen.node:
-        run.reasons.append(f"{NO_SCHEDULER} {scheduler}" if scheduler else "not scheduled")
+        run.reasons.append(HarmReason(Cause.NO_SCHEDULER if scheduler else Cause.NOT_SCHEDULED, scheduler or ""))
     elif gone:
-        run.reasons.append(f"its spec.nodeName is {pod.seen.node}, which is lost")
+        run.reasons.append(HarmReason(Cause.NODE_LOST, pod.seen.node))
     elif waits:
-        run.reasons.append("its gang needs all of its Pods to run")
+        run.reasons.append(HarmReason(Cause.GANG_WAITS))
     else:
         run.figures["moved"] += not pod.ran and not pod.leaves
 
 
 def _why_pending(
     pods: Sequence[RehearsedPod], left: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]
-) -> str:
+) -> HarmReason:
     """Return the missing resource of pending Pods on the remaining nodes, and the scheduler's message."""
     last = pods[-1].seen
     lack = shortage_of(last.spec, sum((pod.requests for pod in pods), Counter()), left, requested)
-    return f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}"
+    return HarmReason(Cause.OTHER, f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}")
 
 
-def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> str:
-    """Return why a workload has fewer Pods than before, or an empty string if the reason is unknown."""
+def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
+    """Return why a workload has fewer Pods than before, or None if the reason is unknown."""
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
     if job is None:
-        return ""
+        return None
     if (failed := job.status.condition("Failed")).type:
-        return f"{JOB_FAILED}: {failed.reason}: {failed.message}"
-    return f"{INDEXES_FAILED}: {job.status.failedIndexes}" if job.status.failedIndexes else ""
+        return HarmReason(Cause.JOB_FAILED, f"{failed.reason}: {failed.message}")
+    return HarmReason(Cause.INDEXES_FAILED, job.status.failedIndexes) if job.status.failedIndexes else None
 
 
-def _why_missing(workload: WorkloadKey, watches: Watches) -> str:
+def _why_missing(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
     """Return why a workload has fewer Pods than it wants, if the API server hasn't rejected any."""
     if workload.kind == POD.kind:
-        return "nothing recreates this Pod"
+        return HarmReason(Cause.BARE)
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
     if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return "OrderedReady: the StatefulSet creates its next Pod only when all existing ones are ready"
-    return ""
+        return HarmReason(Cause.ORDERED)
+    return None
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
 from webhook.kube.pod import ObjectMeta, OwnerReference, Pod
@@ -19,7 +19,6 @@ from webhook.rehearse.inputs.resources import BUDGET, CLAIM, DAEMON_SET, DEPLOYM
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from webhook.cluster.api import Api
 
 T = TypeVar("T")
 READY: Final = "rehearse.spotgate.dev/ready"

@@ -10,22 +10,20 @@ import msgspec
 
 from webhook.base.globs import Globs
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
-from webhook.kube.containers import requested_of
-from webhook.kube.disruption import budget_from
+from webhook.kube.containers import quantities_of, requested_of
+from webhook.kube.disruption import DisruptionBudget, budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.inputs.gangs import gang_of
-from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, requests_of
+from webhook.rehearse.inputs.resources import BY_NAME, POD, POD_OWNERS, RehearsedKind, requests_of
+from webhook.rehearse.reasons import HarmReason  # noqa: TC001 - msgspec reads the annotation
 from webhook.rehearse.result import PodState, WorkloadKey
-from webhook.rehearse.runs.watching import READY
+from webhook.rehearse.runs.watching import READY, SeenObject, SeenPod, SeenReference, Watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.engine.bundle import Bundle
-    from webhook.kube.disruption import DisruptionBudget
-    from webhook.rehearse.inputs.resources import RehearsedKind
-    from webhook.rehearse.runs.watching import SeenObject, SeenPod, SeenReference, Watches
 
 CHECKPOINT: Final = "spotgate.dev/checkpoint-seconds"
 _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
@@ -55,7 +53,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
         evicted: the second of the eviction or deletion; None if there was none.
         killed: whether the Pod was killed before the end of its grace period.
         broken: whether the gang has lost a Pod.
-        blocked: why the eviction was refused; empty if it wasn't.
+        blocked: why the eviction was refused; None if it wasn't.
     """
 
     seen: SeenPod
@@ -73,7 +71,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
     evicted: float | None = None
     killed: bool = False
     broken: bool = False
-    blocked: str = ""
+    blocked: HarmReason | None = None
 
     @property
     def state(self) -> PodState:
@@ -123,7 +121,7 @@ class Workloads:
         workload = self._highest(WorkloadKey("v1", "Pod", *pod.metadata.key), pod.metadata.controller)
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
-        gpus = sum(requests[name] for name in requested_of(pod.spec, self._gpus))
+        gpus = sum(requests[name] for name in requested_of(quantities_of(pod.spec), self._gpus))
         sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))

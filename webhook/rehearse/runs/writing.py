@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.cluster.api import JSON_TYPE, ApiError
+from webhook.cluster.api import JSON_TYPE, Api, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
-    from webhook.cluster.api import Api
     from webhook.rehearse.inputs.resources import JSON
 
 _TIMEOUT: Final = 60.0

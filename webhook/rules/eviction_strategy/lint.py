@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.rules.spec_warnings import misspelt_kinds, never_denied
+from webhook.rules.spec_warnings import SpecWarning, misspelt_kinds, never_denied
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.kube.templates import Workload
     from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-    from webhook.rules.spec_warnings import SpecWarning
 
 
 def lint(spec: EvictionStrategySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:

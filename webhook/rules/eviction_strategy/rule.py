@@ -35,7 +35,7 @@ from webhook.policy.match import rules_for
 from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy.lint import lint
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import Levels, PolicyKind
+from webhook.rules.protocol import Facts, Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
     from webhook.kube.pod import Pod, Toleration
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 _ALIKE: Final = "rupt"

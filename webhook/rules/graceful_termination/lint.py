@@ -5,14 +5,13 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING
 
-from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES
+from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES, GracefulTerminationSpec
 from webhook.rules.spec_warnings import SpecWarning, hint_for, misspelt_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.kube.templates import Workload
-    from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
 
 
 def lint(spec: GracefulTerminationSpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:

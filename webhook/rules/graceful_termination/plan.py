@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS
+from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_WORDS, NotTargeting, Target
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.edit import as_json
-from webhook.kube.hooks import hook_sleeps, longest_sleep, spelled, unknown_hook
-from webhook.kube.pod import DEFAULT_GRACE_SECONDS
+from webhook.kube.hooks import HookSleep, hook_sleeps, longest_sleep, spelled, unknown_hook
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.wording import NOT_MUTATED, pod_noun, run_on_demand
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.capacity.placement.budget import GraceBudget
-    from webhook.capacity.placement.target import NotTargeting, Target
-    from webhook.kube.hooks import HookSleep
-    from webhook.kube.pod import Handler, Pod
     from webhook.rules.subject import Subject
 
 _GRACE: Final = "spec.terminationGracePeriodSeconds"

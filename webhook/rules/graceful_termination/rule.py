@@ -31,36 +31,30 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.budget import GraceBudget, GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.view import Needs
 from webhook.kube.affinity import contradiction
 from webhook.kube.containers import is_windows, without_pre_stop
-from webhook.kube.edit import exec_sleep, native_sleep
+from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
 from webhook.kube.hooks import longest_sleep, unknown_hook
-from webhook.kube.pod import DEFAULT_GRACE_SECONDS
-from webhook.model.decision import Outcome
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination.lint import lint
 from webhook.rules.graceful_termination.plan import TerminationPlan
-from webhook.rules.graceful_termination.spec import GracefulTerminationSpec
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.graceful_termination.spec import ClassSpec, GracefulTerminationSpec
+from webhook.rules.protocol import Facts, PolicyKind
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.placement.budget import GraceBudget
-    from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Handler, Pod
-    from webhook.model.decision import Violation
     from webhook.rules.concern import Concern
     from webhook.rules.context import Context
-    from webhook.rules.graceful_termination.spec import ClassSpec
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)

@@ -12,13 +12,12 @@ import msgspec
 
 from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.documents.yaml_writer import dump
-from webhook.model.decision import Outcome, Violation
+from webhook.model.decision import Outcome, Trace, Violation
 from webhook.rules.node_pool_rules.message import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.model.decision import Trace
     from webhook.rules.node_pool_rules.spec import CheckSpec, FieldSpec
 
 _SHOWN: Final = 60

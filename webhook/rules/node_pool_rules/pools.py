@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.placeholders import filling_in, placeholder_in
 from webhook.base.text import listed
-from webhook.capacity.providers.pool import CapacityType, Gpu, superchip_on_spot
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, superchip_on_spot
 from webhook.model.decision import Violation
 from webhook.policy.errors import did_you_mean
 from webhook.rules.node_pool_rules.checks import as_yaml
@@ -15,7 +15,6 @@ from webhook.rules.node_pool_rules.message import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.providers.query import Query
     from webhook.capacity.providers.reader import PoolReader

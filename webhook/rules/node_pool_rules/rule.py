@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, is_named, rules_for
 from webhook.policy.terms import Enforcement
@@ -37,16 +37,14 @@ from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceCheck
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, judge_karpenter
 from webhook.rules.node_pool_rules.pools import judge_pool
 from webhook.rules.node_pool_rules.spec import DiversificationSpec, NodePoolRulesSpec
-from webhook.rules.protocol import Levels, PolicyKind
+from webhook.rules.protocol import Facts, Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.model.decision import Violation
     from webhook.policy.common import ResourceRuleSpec
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")

@@ -34,15 +34,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from webhook.capacity.placement.fallback import Coverage, Fallbacks
-from webhook.capacity.providers.joins import sizes_in, with_size, with_template, with_template_of
+from webhook.capacity.placement.fallback import Coverage, FallbackNeed, Fallbacks, LostCoverage
+from webhook.capacity.providers.joins import Sizer, sizes_in, with_size, with_template, with_template_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, superchip_on_spot
-from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
-from webhook.capacity.view import Needs
+from webhook.capacity.providers.provider import ResourceReader, readers_by_resource, sizers_by_resource
+from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.filling import items_of, mapping
-from webhook.model.decision import Outcome
+from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import rules_for
+from webhook.policy.match import ResourceRule, rules_for
 from webhook.rules.expected import expect_judged
 from webhook.rules.on_demand_fallback.findings import (
     OWNERS,
@@ -53,21 +53,14 @@ from webhook.rules.on_demand_fallback.findings import (
     unreadable_capacity,
 )
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.protocol import Facts, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.fallback import FallbackNeed, LostCoverage
-    from webhook.capacity.providers.joins import Sizer
-    from webhook.capacity.providers.provider import ResourceReader
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.view import ClusterView
-    from webhook.model.decision import Violation
     from webhook.model.review import Request
-    from webhook.policy.match import ResourceRule
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 
@@ -90,7 +83,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         elif key in self.readers:
             yield from self._pool(subject, self.readers[key], context.view)
         else:
-            subject.trace.say("no CapacityProvider reads %s as node pools", request.resource.resource)
+            subject.trace.skip("no CapacityProvider reads %s as node pools", request.resource.resource)
 
     def _pool(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
         """Evaluate a request for a node pool."""
@@ -107,7 +100,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             reader = readers.of(new or subject.old_object or {})
             before = self._before(subject, readers, view)
             after = _joined(reader, reader.read(new), view) if new is not None else None
-            if not same and after is not None and after.missing_template in after.problems:
+            if not same and after is not None and after.lacks_template:
                 yield unknown_template(reader, after)
             elif not same:
                 field = _changed_field(reader, before, after, new or {})

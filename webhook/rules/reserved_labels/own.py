@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION
-from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, NODE_POOL_ANNOTATION
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION
 from webhook.capacity.placement.workload_class import CLASS_LABEL
 from webhook.kube.notice import ON_RECLAIM, RECLAIM_AT
 from webhook.model.decision import Violation, warning

@@ -12,7 +12,7 @@ from webhook.base.field_paths import field_path
 from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod
 from webhook.kube.pod_decoding import pod_from_template
-from webhook.kube.templates import TEMPLATES_AT_MOST
+from webhook.kube.templates import TEMPLATES_AT_MOST, Workload
 from webhook.model.review import GroupVersionKind, MalformedObjectError
 from webhook.policy.match import is_namespace
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.kube.templates import Workload
     from webhook.rules.subject import Subject
 
 PODS: Final = "pods"

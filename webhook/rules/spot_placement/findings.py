@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.text import listed
-from webhook.capacity.placement.supply import supply_of
-from webhook.capacity.placement.target import (
-    CAPACITIES,
-    CAPACITY_LABEL,
-    NODE_POOL_ANNOTATION,
-    ON_DEMAND,
-    NotTargeting,
-    own_choice,
-    own_field,
-)
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
+from webhook.capacity.placement.supply import Supply, supply_of
+from webhook.capacity.placement.target import CAPACITIES, CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target, own_choice
 from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
-from webhook.kube.pod import Requirement
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.wording import NOT_MUTATED, pod_noun
@@ -27,11 +19,9 @@ from webhook.rules.wording import NOT_MUTATED, pod_noun
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Toleration
+    from webhook.kube.pod import Requirement, Toleration
     from webhook.rules.subject import Subject
 
 _LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
@@ -64,20 +54,20 @@ def not_targeting(
     subject: Subject, target: NotTargeting, view: ClusterView, providers: Mapping[str, Provider]
 ) -> Iterator[Violation]:
     """Yield the violations of a Pod that doesn't target spot, although its author may intend it to."""
-    pod = subject.pod
+    pod, constraints = subject.pod, PodConstraints.of(subject.pod)
     if target.chosen and pod.labels.get(CAPACITY_LABEL) == ON_DEMAND:
         pool = target.chosen[0]
         yield warning(
             id="on-demand-and-spot",
             reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the selected {pool}, which has spot nodes",
-            field=own_field(pod),
+            field=constraints.field,
             detail="The label has no effect on where the Pod runs: the selected pool may place it on spot nodes.",
             fix=f"select a {pool.kind} without spot nodes, or remove the label",
         )
     if target.untouchable:
         return
     if target.unknown:
-        yield pools_unknown(own_field(pod), view)
+        yield pools_unknown(constraints.field, view)
         return
     own_label = pod.labels.get(CAPACITY_LABEL)
     namespace_labels = view.namespaces.get(subject.request.namespace) or {}
@@ -92,7 +82,7 @@ def not_targeting(
             fix="set one of the known values, or remove the label",
         )
     if own_label == ON_DEMAND:
-        own = own_choice(pod, terms_of(pod.spec), supply_of(view, providers), providers)
+        own = own_choice(constraints, supply_of(view, providers))
         if not isinstance(own, NotTargeting):
             yield warning(
                 id="on-demand-and-spot",
@@ -102,8 +92,8 @@ def not_targeting(
                 "tainted, the Pod stays pending.",
                 fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
             )
-    elif NODE_POOL_ANNOTATION in pod.annotations and view.pools is not None:
-        yield from no_such_spot_pool(pod.annotations[NODE_POOL_ANNOTATION], view, supply_of(view, providers))
+    elif constraints.named is not None and view.pools is not None:
+        yield from no_such_spot_pool(constraints.named, view, supply_of(view, providers))
 
 
 def bound_by_hand(view: ClusterView, supply: Supply) -> Iterator[Violation]:
@@ -225,15 +215,9 @@ def not_placed(plan: PlacementPlan) -> Violation:
 
 def node_label(alternatives: Sequence[Sequence[Requirement]]) -> tuple[str, str] | None:
     """Return the equivalent nodeSelector entry, or None if no single entry is equivalent."""
-    match alternatives:
-        case [[Requirement(key=key, operator="In", values=[value])]]:
-            return key, value
-        case _:
-            return None
+    return alternatives[0][0].label if len(alternatives) == 1 == len(alternatives[0]) else None
 
 
 def _demand(requirements: Sequence[Requirement]) -> str:
     """Format requirements as text. A requirement of one value looks like a nodeSelector entry."""
-    labels = (node_label([[requirement]]) for requirement in requirements)
-    texts = (": ".join(label) if label else describe(item) for label, item in zip(labels, requirements, strict=True))
-    return f"`{', '.join(texts)}`"
+    return f"`{', '.join(': '.join(need.label) if need.label else describe(need) for need in requirements)}`"

@@ -16,23 +16,20 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_ANNOTATION, FLOOR_GATE, FORMS, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, kept_fields
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, Target, kept_fields
+from webhook.capacity.providers.pool import Gpu, Pool
 from webhook.kube.affinity import terms_of
+from webhook.kube.pod import Pod, SchedulingGate
 from webhook.model.decision import Outcome, Violation, warning
-from webhook.rules.context import Phase
+from webhook.rules.context import Context, Phase
 from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Pod
-    from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
 _FIELD: Final = f'metadata.annotations["{FLOOR_ANNOTATION}"]'
@@ -46,6 +43,7 @@ _KEEPING: Final = frozenset({_COUNTED, "StatefulSet.apps"})
 _SHOWN: Final = 63
 """Characters of a value that a finding repeats: an annotation may have 256 KiB."""
 _PREFERS: Final = "The Pod prefers on-demand nodes instead."
+_GATE: Final = SchedulingGate(FLOOR_GATE)
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _GANG_KEYS: Final = (
     *("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"),
@@ -73,7 +71,7 @@ class FloorCase(msgspec.Struct, frozen=True):
 
 def has_gate(pod: Pod) -> bool:
     """Return whether the Pod has the scheduling gate of the floor."""
-    return any(gate.name == FLOOR_GATE for gate in pod.spec.schedulingGates or ())
+    return _GATE in (pod.spec.schedulingGates or ())
 
 
 def without_spot(pod: Pod, because: str) -> Iterator[Violation]:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from webhook.base.text import listed
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, own_field
-from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
+from webhook.capacity.providers.pool import CapacityType, Gpu, Taint
 from webhook.documents.yaml_writer import dump_on_one_line
-from webhook.kube.affinity import contradiction, terms_of, unmet_constraint
-from webhook.model.decision import warning
+from webhook.kube.affinity import Term, Unmet, contradiction, unmet_constraint
+from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
 from webhook.rules.wording import pod_noun, run_on_demand
@@ -21,32 +21,26 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import SpotNodes, Supply
     from webhook.capacity.placement.target import Target
-    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term
-    from webhook.kube.pod import Pod
-    from webhook.model.decision import Violation
+    from webhook.kube.pod import Pod, Requirement
     from webhook.rules.subject import Subject
 
 
 def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Supply) -> Violation:
     """Return the violation for a Pod that targets spot, and that no spot pool admits."""
-    pod = subject.pod
+    pod, own = subject.pod, PodConstraints.of(subject.pod)
     on_demand = run_on_demand(subject, target)
-    named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    if named is not None:
-        for violation in no_such_spot_pool(named, view, supply):
+    if own.named is not None:
+        for violation in no_such_spot_pool(own.named, view, supply):
             return violation
-    if (unfit := _one_unfit(pod, target)) is not None:
+    if (unfit := _one_unfit(own, target)) is not None:
         return unfit
     for rejected in target.rejected:
         if rejected.dedicated is not None:
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
     for group in _excluded_alone(pod, target, supply):
-        field, demand = unmet_constraint(pod.spec, partial(_suit, group))
-        if field:
-            fix = f"remove the requirement, or {on_demand}"
-            return _excluded(pod, target, supply, field=field, demand=demand, fix=fix)
+        if unmet := unmet_constraint(pod.spec, partial(_suit, group)):
+            return _excluded(pod, target, supply, unmet, fix=f"remove the requirement, or {on_demand}")
     if not target.rejected:
         return _no_spot_pool(target, view, supply, on_demand)
     return warning(
@@ -58,15 +52,15 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
     )
 
 
-def _one_unfit(pod: Pod, target: Target) -> Violation | None:
+def _one_unfit(own: PodConstraints, target: Target) -> Violation | None:
     """Return the violation for a Pod that requests GPUs and names one pool without GPUs, or None."""
-    chosen = list(_chosen(pod, target))
+    chosen = list(_chosen(own, target))
     if not target.gpu or len(chosen) != 1 or chosen[0].gpu is not Gpu.NO:
         return None
     return warning(
         id="pool-without-gpus",
         reason=f"{chosen[0].pool} has no GPUs, and the Pod requests GPUs",
-        field=own_field(pod),
+        field=own.field,
         detail=f"The Pod names this pool, and no node of the pool can run the Pod. {UNCHANGED}",
         fix="name a pool with GPUs, or remove the GPU request",
     )
@@ -101,13 +95,11 @@ def _suit(group: Sequence[SpotNodes], term: Term) -> bool:
     return any(nodes.admitted((term,), nodes.absent) for nodes in group)
 
 
-def _chosen(pod: Pod, target: Target) -> Iterator[SpotNodes]:
+def _chosen(own: PodConstraints, target: Target) -> Iterator[SpotNodes]:
     """Yield the rejected pools that the Pod names, by annotation or by the pool-name label in its own selector."""
-    named = pod.annotations.get(NODE_POOL_ANNOTATION)
-    terms = terms_of(pod.spec)
     for nodes in (rejected.nodes for rejected in target.rejected):
-        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in terms)
-        if by_label if named is None else nodes.pool is not None and nodes.pool.is_named(named):
+        by_label = any(term.demands(nodes.provider.pool_labels) and _suit((nodes,), term) for term in own.terms)
+        if by_label if own.named is None else nodes.pool is not None and nodes.pool.is_named(own.named):
             yield nodes
 
 
@@ -122,7 +114,7 @@ def _excluded_alone(pod: Pod, target: Target, supply: Supply) -> Iterator[tuple[
         yield unseen
 
 
-def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: str, fix: str) -> Violation:
+def _excluded(pod: Pod, target: Target, supply: Supply, unmet: Unmet, *, fix: str) -> Violation:
     others = tuple(rejected for rejected in target.rejected if not rejected.excluded)
     closed = f" The other pools can't run it either: {_reasons(others)}" if others else ""
     which = "every spot pool that could run it" if others else "every spot pool"
@@ -131,17 +123,18 @@ def _excluded(pod: Pod, target: Target, supply: Supply, *, field: str, demand: s
     return warning(
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
-        field=field,
-        detail=f"It targets spot because {target.because}, and requires `{demand}`{_hint(demand, supply) or '.'}"
-        f"{closed} {UNCHANGED}",
+        field=unmet.field,
+        detail=f"It targets spot because {target.because}, and requires `{unmet.demand}`"
+        f"{_hint(unmet.requirement, supply) or '.'}{closed} {UNCHANGED}",
         fix=fix,
     )
 
 
-def _hint(demand: str, supply: Supply) -> str:
-    """Return a hint for a demanded value that no pool has, or an empty string."""
-    words = demand.split(" ")
-    key, value = words[0].rstrip(":"), words[-1].strip("[]")
+def _hint(requirement: Requirement | None, supply: Supply) -> str:
+    """Return a hint for a required value that no pool has, or an empty string."""
+    if requirement is None or not requirement.values:
+        return ""
+    key, value = requirement.key, requirement.values[-1]
     if any(pool.is_named(value) or pool.labels.get(key) == value for pool in supply.pools):
         return ""
     return did_you_mean(value, filter(None, (nodes.only(key) for nodes in supply.spot)), cutoff=0.75)

@@ -42,20 +42,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE, on_demand_only
 from webhook.capacity.placement.selector import excluding, select
-from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import NODE_POOL_ANNOTATION, NotTargeting, kept_fields
-from webhook.capacity.view import Needs
+from webhook.capacity.placement.supply import Supply, in_play, supply_of
+from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
+from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
-from webhook.model.review import NODES
+from webhook.model.review import NODES, UserInfo
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern, Keys
 from webhook.rules.protocol import PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
-from webhook.rules.spot_placement.floor import FloorAssignment, floor_case, has_gate, without_spot
+from webhook.rules.spot_placement.floor import FloorAssignment, FloorCase, floor_case, has_gate, without_spot
 from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
@@ -63,17 +64,11 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.placement.feasible import Rejected
-    from webhook.capacity.placement.supply import Supply
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.schema import LabelSpec
-    from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.model.decision import Violation
-    from webhook.model.review import UserInfo
     from webhook.rules.context import Context
-    from webhook.rules.spot_placement.floor import FloorCase
     from webhook.rules.subject import Subject
 
 WEIGHT: Final = 100
@@ -141,7 +136,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         supply = supply_of(view, self.targeting.providers)
         if supply.assumed:
             trace.say("cluster %s is assumed to be this one: the files describe no other, and no Nodes", supply.assumed)
-        for rejected in dict.fromkeys((*target.rejected, *target.strays)):
+        for rejected in dict.fromkeys((*target.rejected, *target.strays)) if trace.kept else ():
             where = rejected.nodes.pool or f"pools of {rejected.nodes.provider.title} without Nodes"
             trace.say("%s: %s", where, rejected.because)
         case = floor_case(subject, target, supply, context, self.targeting.providers)
@@ -166,7 +161,7 @@ class SpotPlacement(msgspec.Struct, frozen=True):
         preferred, required = case.assignment is FloorAssignment.PREFERRED, case.assignment is FloorAssignment.ON_DEMAND
         return PlacementPlan(
             tolerations=_missing_tolerations(subject, target) if preferred else (),
-            required=_together(_missing(pod, on_demand)) if required else (),
+            required=_together(_missing(terms_of(pod.spec), on_demand)) if required else (),
             preferred=(on_demand,) if preferred and not _prefers(pod, on_demand) else (),
             gated=case.assignment is FloorAssignment.GATED,
             because=target.because,
@@ -175,19 +170,22 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
     def _placed(self, subject: Subject, target: Target, supply: Supply) -> PlacementPlan:
         pod, trace, keeps, preferred = subject.pod, subject.trace, kept_fields(subject.pod), target.preferred
-        opened: tuple[Rejected, ...] = ()
-        if (
-            target.pinned or preferred
-        ) and "tolerations" not in keeps:  # Only the injected tolerations open these nodes.
-            own = pod.spec.tolerations or ()
-            opened = tuple(stray for stray in target.strays if stray.nodes.repels(own, perhaps=True))
-        excluded, others = excluding(opened, target.nodes), target.strays
-        if excluded:
-            left = (Term(excluded),)
-            others = tuple(stray for stray in others if stray.nodes.admitted(left, stray.nodes.absent))
+        terms, others = terms_of(pod.spec), target.strays
+        excluded: tuple[Requirement, ...] | None = ()
+        if others and (target.pinned or preferred) and "tolerations" not in keeps:
+            own = pod.spec.tolerations or ()  # Only the injected tolerations open these nodes.
+            opened = tuple(stray for stray in others if stray.nodes.repels(own, perhaps=True))
+            excluded = excluding(opened, target.nodes)
+            if excluded:
+                left = (Term(excluded),)
+                others = tuple(stray for stray in others if stray.nodes.admitted(left, stray.nodes.absent))
         by_name = NODE_POOL_ANNOTATION in pod.annotations
         wanted = select(target.nodes, supply, self.labels, others, by_name=by_name)
-        missing = _missing_selectors(pod, wanted, preferred=preferred) if wanted else ()
+        missing: tuple[tuple[Requirement, ...], ...] = ()
+        if preferred:
+            missing = tuple(selector for selector in wanted if not _prefers(pod, selector))
+        elif wanted:
+            missing = _missing_selectors(terms, wanted)
         selectors: tuple[tuple[Requirement, ...], ...] = ()
         if "node-selector" in keeps:
             trace.say("it keeps its node selector")
@@ -196,11 +194,11 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             return PlacementPlan(violations=(findings.not_told_apart(subject, target),))
         elif target.pinned or not (missing or preferred):
             trace.say("its own nodeSelector or affinity selects spot nodes: no selector is added")
-        elif len(missing) > 1 and not preferred and len(terms_of(pod.spec)) * len(missing) > TERMS_AT_MOST:
+        elif len(missing) > 1 and not preferred and len(terms) * len(missing) > TERMS_AT_MOST:
             return PlacementPlan(violations=(findings.too_many_terms(subject, target, TERMS_AT_MOST // len(missing)),))
         else:
             selectors = missing
-        required = _together(_missing(pod, excluded)) if excluded else ()
+        required = _together(_missing(terms, excluded)) if excluded else ()
         if selectors and not preferred:
             required = (selectors,) if len(selectors) > 1 else _together(selectors[0])
         return PlacementPlan(
@@ -213,9 +211,8 @@ class SpotPlacement(msgspec.Struct, frozen=True):
 
 def _together(requirements: tuple[Requirement, ...]) -> tuple[tuple[tuple[Requirement, ...], ...], ...]:
     """Return the requirements as items that must all hold: one for each nodeSelector entry, and one for the others."""
-    labels = tuple(need for need in requirements if findings.node_label([[need]]))
-    others = tuple(need for need in requirements if need not in labels)
-    return (*(((label,),) for label in labels), *(((others,),) if others else ()))
+    others = tuple(need for need in requirements if not need.label)
+    return (*(((need,),) for need in requirements if need.label), *(((others,),) if others else ()))
 
 
 def _is_placed_by(user: UserInfo, pod: Pod) -> bool:
@@ -229,31 +226,23 @@ def _missing_tolerations(subject: Subject, target: Target) -> tuple[Toleration, 
     if "tolerations" in kept_fields(subject.pod):
         subject.trace.say("it keeps its tolerations")
         return ()
-    own, wanted = subject.pod.spec.tolerations or (), target.tolerations
-    others = (([*own, *(other for other in wanted if other is not toleration)], toleration) for toleration in wanted)
-    return tuple(toleration for existing, toleration in others if not any_covers(existing, toleration))
+    own = subject.pod.spec.tolerations or ()
+    return tuple(toleration for toleration in target.tolerations if not any_covers(own, toleration))
 
 
-def _missing(pod: Pod, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+def _missing(terms: tuple[Term, ...], requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
     """Return the requirements that at least one term of the Pod's own constraints lacks."""
-    terms = terms_of(pod.spec)
-    return tuple(
-        requirement for requirement in requirements if not all(requirement in term.requirements for term in terms)
-    )
+    return tuple(need for need in requirements if not all(need in term.requirements for term in terms))
 
 
 def _missing_selectors(
-    pod: Pod, selectors: tuple[tuple[Requirement, ...], ...], *, preferred: bool
+    terms: tuple[Term, ...], selectors: tuple[tuple[Requirement, ...], ...]
 ) -> tuple[tuple[Requirement, ...], ...]:
-    """Return the selectors that the Pod lacks."""
-    if preferred:
-        return tuple(selector for selector in selectors if not _prefers(pod, selector))
+    """Return the alternative selectors that the Pod's own constraints lack."""
     if len(selectors) > 1:
-        present = all(
-            any(set(selector) <= set(term.requirements) for selector in selectors) for term in terms_of(pod.spec)
-        )
+        present = all(any(set(selector) <= set(term.requirements) for selector in selectors) for term in terms)
         return () if present else selectors
-    missing = _missing(pod, selectors[0])
+    missing = _missing(terms, selectors[0])
     return (missing,) if missing else ()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, Target
 from webhook.kube.containers import on_the_node
 from webhook.model.decision import Outcome, Violation
 from webhook.rules.wording import run_on_demand
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.base.globs import Globs
-    from webhook.capacity.placement.target import Target
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
     from webhook.kube.workload import WorkloadFields

@@ -18,22 +18,18 @@ import msgspec
 
 from webhook.base.bounds import OverBoundError
 from webhook.base.field_paths import field_path
-from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting
-from webhook.kube.layouts import member
-from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting, Target
+from webhook.kube.layouts import FoundTemplate, member
+from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.model.decision import Violation
 from webhook.model.review import MalformedObjectError
-from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP
+from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP, GangSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.globs import Globs
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.view import ClusterView
-    from webhook.kube.layouts import FoundTemplate
-    from webhook.kube.templates import Workload
-    from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.rules.subject import Subject
     from webhook.rules.targeting import Targeting
 

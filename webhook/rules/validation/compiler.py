@@ -109,7 +109,7 @@ class Compiler:
         if not error.name:
             return str(error)
         name = shown_name(error.name)
-        problem = error.problem.replace(f"`{error.name}`", f"`{name}`")
+        problem = error.naming(name)
         if name in self._all:
             return f"{problem} yet: a variable can read only the variables before it"
         return problem + (did_you_mean(name, error.known or self._known(name)) or error.hint)

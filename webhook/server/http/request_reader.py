@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 import orjson
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 
 from webhook.base.text import go_duration
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from aiohttp import StreamReader
 
     from webhook.runtime.limits import Limits
     from webhook.server.http.peers import Peer, Peers

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook import __version__
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.providers.pool import Gpu, Pool
 from webhook.model.decision import ENGINE
 from webhook.pages import content_policy, page
 from webhook.rules.context import ASSUMED_VERSION
@@ -19,7 +19,6 @@ from webhook.server.http.metrics import WOULD_DENY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.runtime.rehearsals import PublishedRehearsals

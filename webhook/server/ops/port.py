@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,7 +20,6 @@ from webhook.runtime.rehearsals import read_rehearsals
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
     from pathlib import Path
 
     from prometheus_client import Metric

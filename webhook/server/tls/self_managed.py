@@ -24,7 +24,7 @@ from certs.rotation import (
     trusts_only,
 )
 from certs.verify import CertificateProblem
-from webhook.cluster.api import ApiError
+from webhook.cluster.api import Api, ApiError
 from webhook.cluster.installation import (
     SERVING,
     read_ca_bundles,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from certs.authority import KeyPair
-    from webhook.cluster.api import Api
     from webhook.cluster.installation import CaBundles, Secret
     from webhook.server.tls.serving import ServingCertificate
 

@@ -10,7 +10,7 @@ import msgspec
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.commands.export.admission_policies.matching import WRITES, Part, exemption, templates_of
+from webhook.commands.export.admission_policies.matching import WRITES, ExportedPolicy, Part, exemption, templates_of
 from webhook.policy.match import ResourceRule
 from webhook.registration.cel import JSON, Fields, any_glob_matches, literal, quoted, selects
 from webhook.rules.reserved_labels.places import PODS
@@ -18,7 +18,6 @@ from webhook.rules.reserved_labels.places import PODS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.commands.export.admission_policies.matching import ExportedPolicy
     from webhook.rules.reserved_labels.rule import ReservedLabels
 
 _OWN_LABELS: Final = "metadata.labels"

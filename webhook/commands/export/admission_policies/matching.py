@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from webhook.base.globs import Globs, is_glob
 from webhook.engine.enforcement import BUILT_IN_CONTROLLERS, NEVER_DENIED
 from webhook.model.decision import Outcome
-from webhook.policy.document import EXEMPTION
+from webhook.policy.document import EXEMPTION, PolicyDocument
 from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from webhook.engine.index import Policy
     from webhook.kube.templates import Workload
     from webhook.policy.common import ExemptSpec, LabelSelectorSpec
-    from webhook.policy.document import PolicyDocument
     from webhook.policy.errors import Problem
 
 LABELS_OF_OBJECT: Final = "(object == null ? oldObject : object).?metadata.?labels.orValue({})"

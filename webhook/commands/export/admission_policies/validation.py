@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
-from webhook.commands.export.admission_policies.matching import OWN, Part, templates_of
+from webhook.commands.export.admission_policies.matching import OWN, ExportedPolicy, Part, templates_of
 from webhook.registration.cel import JSON, literal
 from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from webhook.commands.export.admission_policies.matching import ExportedPolicy
     from webhook.kube.templates import Workload
     from webhook.policy.match import ResourceRule
 

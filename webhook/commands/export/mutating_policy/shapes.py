@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.target import KEEP_ANNOTATION, Target
-from webhook.commands.export.mutating_policy.traits import NOT_ASKED
+from webhook.commands.export.mutating_policy.traits import NOT_ASKED, Trait
 from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import any_covers
 from webhook.model.decision import NO_TRACE
@@ -26,7 +26,6 @@ from webhook.rules.subject import Subject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.commands.export.mutating_policy.traits import Trait
     from webhook.kube.pod import Toleration
     from webhook.rules.context import Context
     from webhook.rules.graceful_termination.rule import GracefulTermination

@@ -6,8 +6,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook.base.globs import is_glob
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.supply import in_play, supply_of
-from webhook.capacity.placement.target import CAPACITY_LABEL, NODE_POOL_ANNOTATION, SPOT, SPOT_PREFERRED
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT, SPOT_PREFERRED
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL
 from webhook.kube.edit import as_json
 from webhook.kube.tolerations import HARD_EFFECTS, toleration_for
