@@ -116,7 +116,7 @@ bench-notice: $(VENV)/.cluster ## Measure how fast Pods learn of a reclaim, and 
 chaos: $(VENV)/.cluster ## Count wrong verdicts on a real API server during faults of replicas, certificates, etcd, and hostile clients
 	$(BIN)/python -m bench.chaos
 
-bench-peers: $(VENV)/.cluster ## Compare `check` with gator and kyverno, on the same manifests
+bench-peers: $(VENV)/.cluster ## Compare `check` with gator, kyverno, and kubeconform, on the same manifests
 	$(BIN)/python -m bench.peers
 
 # Lock files for all platforms and Python 3.11 or later. dev uses the versions of runtime, and the others those of dev. `make lock UPGRADE=--upgrade` upgrades them.

@@ -13,4 +13,9 @@ started = time.perf_counter()
 child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
 _, status, usage = os.wait4(child.pid, 0)
 seconds = time.perf_counter() - started
-print(json.dumps({"seconds": seconds, "mib": usage.ru_maxrss / 1024, "exit": os.waitstatus_to_exitcode(status)}))
+cpu = usage.ru_utime + usage.ru_stime
+print(
+    json.dumps(
+        {"seconds": seconds, "cpu": cpu, "mib": usage.ru_maxrss / 1024, "exit": os.waitstatus_to_exitcode(status)}
+    )
+)

@@ -24,6 +24,7 @@ class Ran(msgspec.Struct):
     """The output of `bench.child`."""
 
     seconds: float
+    cpu: float
     mib: float
     exit: int
 

@@ -13,11 +13,10 @@ import orjson
 
 from bench import samples
 from bench.figures import Section, percentile
-from examples.apiserver import Answer, ApiServer, Request, User, pods_of
+from examples.apiserver import ENGINEER, Answer, ApiServer, Request, User, pods_of
 from examples.run import EXAMPLES, HERE, requests_of
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
-from webhook.engine.engine import decide_on
-from webhook.engine.response import respond
+from webhook.engine.call import decide_call, respond_to_call
 from webhook.inputs.state import FileState
 from webhook.model.review import decode_review
 from webhook.registration.configurations import configurations
@@ -45,11 +44,8 @@ class Case:
 
     def answer(self) -> bytes:
         """Return the server's answer to the review."""
-        index = self.bundle.index
-        request = decode_review(self.data)
-        route = index.route(self.phase, request)
-        decision = decide_on(route, request, index, Context(phase=self.phase, now=utc_now(), view=self.view))
-        return respond(request.uid, decision, self.phase)
+        context = Context(phase=self.phase, now=utc_now(), view=self.view)
+        return respond_to_call(decide_call(decode_review(self.data), self.bundle, context))
 
 
 class Recorder:
@@ -85,10 +81,10 @@ class Recorder:
         return "\n---\n".join(orjson.dumps(config).decode() for config in configurations(self._bundle, client))
 
 
-def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView) -> list[Case]:
-    """Return the reviews of a ReplicaSet's Pod: for /mutate, and for /validate with the patch applied."""
+def pod_cases(name: str, pod: dict[str, Any], bundle: Bundle, view: ClusterView, user: User = ENGINEER) -> list[Case]:
+    """Return the reviews of a Pod that the user creates: for /mutate, and for /validate with the patch applied."""
     recorder = Recorder(bundle, view)
-    recorder.admit(name, Request(operation="CREATE", object=pod, user=REPLICASET_CONTROLLER))
+    recorder.admit(name, Request(operation="CREATE", object=pod, user=user))
     return recorder.cases
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench import samples
 from bench.commands import checking, startup
-from bench.decisions import example_cases, flatness, latency, pod_cases
+from bench.decisions import REPLICASET_CONTROLLER, example_cases, flatness, latency, pod_cases
 from bench.hostile import attacks, hostile
 from bench.serving import serving
 from webhook.engine.bundle import load_bundle
@@ -37,8 +37,11 @@ def measure(folder: Path, *, quick: bool) -> Iterator[Section]:
 
     small = pod_cases("Pod of 5.8 KB", samples.pod(containers=1, variables=3), bundle, view)
     large = pod_cases("Pod, 13 KB in all", samples.pod(containers=2, variables=18), bundle, view)
+    once = pod_cases(
+        "Pod of a controller, 13 KB", samples.pod(containers=2, variables=18), bundle, view, REPLICASET_CONTROLLER
+    )
     rounds, calls = (3, 20) if quick else (9, 300)
-    yield latency([*small, *large, *example_cases(bundle)], rounds=rounds, calls=calls)
+    yield latency([*small, *large, *once, *example_cases(bundle)], rounds=rounds, calls=calls)
     yield flatness(large, rounds=rounds, calls=calls)
     yield hostile(bundle, view, attacks())
     yield from serving(folder, small, rounds=1 if quick else 5, count=200 if quick else 10_000)

@@ -125,8 +125,14 @@ class ApiServer:
 
 
 def _names(entry: Object, request: Request) -> bool:
-    """Return whether a rule of the webhook matches the request. Ignores its selectors, which exclude no example."""
+    """Return whether a rule of the webhook matches the request, and no condition excludes a controller's Pod.
+
+    Ignores the other conditions and the selectors, which exclude no example.
+    """
     resource = request.resource
+    excluded = {condition["name"]: condition["expression"] for condition in entry.get("matchConditions", ())}
+    if resource.plural == "pods" and f"'{request.user.name}'" in excluded.get("not-decided-by-mutate", ""):
+        return False
     return any(
         resource.group in rule["apiGroups"]
         and resource.plural in rule["resources"]

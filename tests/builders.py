@@ -19,8 +19,8 @@ from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.capacity.providers.schema import SpotLabelSpec, SpotTaintSpec
 from webhook.capacity.view import ClusterView
 from webhook.engine.bundle import load_bundle
+from webhook.engine.call import decide_call, respond_to_call
 from webhook.engine.engine import decide
-from webhook.engine.response import respond
 from webhook.kube.defaults import default_pod, default_tolerations
 from webhook.kube.layouts import Layout
 from webhook.kube.pod_decoding import decode_pod
@@ -338,7 +338,10 @@ def decided(body: bytes, phase: Phase, view: ClusterView, **fields: Any) -> Deci
 
 def answered(body: bytes, phase: Phase, view: ClusterView) -> bytes:
     """Return the shipped policies' answer to a review."""
-    return respond(decode_review(body).uid, decided(body, phase, view), phase)
+    context = Context(phase=phase, now=NOW).seeing(view, ASSUMED_VERSION)
+    decided = decide_call(decode_review(body), BUNDLE, context)
+    assert not any(decision.failures for _, decision, _ in decided)
+    return respond_to_call(decided)
 
 
 def response(body: bytes, phase: Phase, view: ClusterView) -> JSON:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 40.0
 """Seconds for one write: longer than the API server waits for etcd."""
 
+_ALICE: Final = "alice"
+"""A user with all permissions who is in no group that a policy names."""
+_CONTROLLER: Final = "system:serviceaccount:kube-system:replicaset-controller"
+"""One call decides its Pods."""
 _SPOT: Final = {"spotgate.dev/capacity": "spot"}
 _RESERVED: Final = {"qos.coreweave.cloud/reserved": "x"}
 _KEYS: Final = 115_000
@@ -87,7 +91,8 @@ class Write:
         method: the HTTP method.
         path: the path of the collection or object.
         body: the body of the request.
-        evaluate: returns the outcome.
+        judge: returns the outcome.
+        user: the user.
     """
 
     name: str
@@ -95,6 +100,7 @@ class Write:
     path: str
     body: bytes
     judge: Judge
+    user: str = _ALICE
 
 
 @dataclass(slots=True)
@@ -123,9 +129,6 @@ class Load:
         self._tls = ssl.create_default_context(cafile=str(cluster.credentials.authority))
         self._headers = {
             "Authorization": f"Bearer {cluster.credentials.tokens['admin']}",
-            # A user with all permissions who is in no group that a policy names.
-            "Impersonate-User": "alice",
-            "Impersonate-Group": "platform",
         }
         self._sent: set[asyncio.Task[None]] = set()
 
@@ -166,7 +169,9 @@ class Load:
     async def _ask(self, write: Write) -> Answer:
         kind = "application/merge-patch+json" if write.method == "PATCH" else "application/json"
         url = f"{self._url}{write.path}?dryRun=All"
-        headers = {"Content-Type": kind}
+        headers = {"Content-Type": kind, "Impersonate-User": write.user}
+        if write.user == _ALICE:
+            headers["Impersonate-Group"] = "platform"
         async with self._session.request(write.method, url, data=write.body, headers=headers) as response:
             text = await response.text()
             # The API server sheds load in plain text, such as "Too many requests, please try again later."
@@ -216,6 +221,10 @@ def _placed(answer: Answer) -> bool:
     )
 
 
+def _placed_and_warned(answer: Answer) -> bool:
+    return _placed(answer) and "reserved-labels" in answer.warnings
+
+
 _POOLS: Final = "/apis/compute.coreweave.com/v1alpha1/nodepools"
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
@@ -223,12 +232,13 @@ _DRY_RUN: Final = {"dryRun": ["All"]}
 """The body of a DELETE. With a body, the API server ignores the options in the query."""
 
 _LATE: Final = labeled(deployment("late", 2, terminationGracePeriodSeconds=600), _SPOT)
+_CONTROLLED: Final = labeled(pod("controlled"), _SPOT | _RESERVED)
 _SUPERCHIP: Final = node_pool("rack", computeClass="spot", instanceType="gb200-4x")
 
 # tests/controlplane/harness/pools.yaml contains the pools.
 WRITES: Final = tuple(
-    Write(name, method, path, orjson.dumps(body), judge)
-    for name, method, path, body, judge in (
+    Write(name, method, path, orjson.dumps(body), judge, *user)
+    for name, method, path, body, judge, *user in (
         ("plain Pod", "POST", _PODS, pod("plain"), _admitted(_untouched)),
         ("spot Pod", "POST", _PODS, labeled(pod("spot"), _SPOT), _admitted(_placed)),
         ("Pod with a reserved label", "POST", _PODS, labeled(pod("reserved"), _RESERVED), _denied("reserved-labels")),
@@ -239,6 +249,7 @@ WRITES: Final = tuple(
         ("superchips on spot", "POST", _POOLS, _SUPERCHIP, _denied("on-demand-fallback")),
         ("on-demand pool", "POST", _POOLS, node_pool("more"), _admitted()),
         ("pool that grows", "PATCH", f"{_POOLS}/h100", {"spec": {"targetNodes": 5}}, _admitted()),
+        ("spot Pod of a controller", "POST", _PODS, _CONTROLLED, _admitted(_placed_and_warned), _CONTROLLER),
     )
 )
 

@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 _COUNTS: Final = {1: 200, 8: 400, 32: 800}
 """The number of creates in a round, by the number of connections. It suffices for a meaningful p99."""
 
+_ONE: Final = "controller: spotgate, one call"
+_COMPARED: Final = (
+    ("spotgate", "Go webhook"),
+    (_ONE, "controller: Go webhook, one call"),
+    (_ONE, "controller: spotgate, both calls"),
+)
+"""The contenders whose ratios are printed."""
+
 _WARM_UP: Final = (32, 200)
 """Connections and creates before the measurement, so that the API server opens its connections to the webhook."""
 
@@ -64,16 +72,18 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
     del pod["metadata"]["managedFields"]  # set by the API server
     own = {key: value for key, value in pod["metadata"]["labels"].items() if key != CAPACITY_LABEL}
     plain = pod | {"metadata": pod["metadata"] | {"labels": own}}
-    of_spot, of_plain = (
-        Creates.build(
+    kinds = {(contender.plain, contender.user) for contender in contenders}
+    creates_of = {
+        (is_plain, user): Creates.build(
             int(cluster.url.rpartition(":")[2]),
             cluster.credentials.authority,
             path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
             token=cluster.credentials.tokens["admin"],
-            body=orjson.dumps(sample),
+            user=user,
+            body=orjson.dumps(plain if is_plain else pod),
         )
-        for sample in (pod, plain)
-    )
+        for is_plain, user in kinds
+    }
     cells: Cells = {(contender.name, connections): [] for connections in _COUNTS for contender in contenders}
     specs: dict[str, dict[str, Any]] = {}
     for number in range(rounds):
@@ -81,7 +91,7 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
         start = number % len(contenders)
         for contender in contenders[start:] + contenders[:start]:
             with contender.in_force(cluster, pod) as specs[contender.name]:
-                creates = of_plain if contender.plain else of_spot
+                creates = creates_of[contender.plain, contender.user]
                 connections, count = _WARM_UP
                 creates.send(connections=connections, count=int(count * share))
                 for connections, count in _COUNTS.items():
@@ -162,10 +172,11 @@ def _of_calls(cells: Cells, contenders: list[Contender]) -> Section:
 
 def _against_go(cells: Cells) -> Section:
     return Section(
-        title="spotgate / Go webhook",
+        title="spotgate compared",
         columns=("", "connections", "median", "creates/s", "CPU of the webhook"),
         rows=[
-            ("spotgate", str(number), *_ratios(cells["spotgate", number], cells["Go webhook", number]))
+            (f"{ours} / {other}", str(number), *_ratios(cells[ours, number], cells[other, number]))
+            for ours, other in _COMPARED
             for number in _COUNTS
         ],
         note="Medians of the rounds' ratios.",

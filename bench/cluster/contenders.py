@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.cluster import Cluster
 
 _HERE: Final = Path(__file__).parent
+_BOTH_CALLS: Final = (
+    "{apiVersion: spotgate.dev/v1, kind: Mode, metadata: {name: mode}, spec: {workloadFailurePolicy: Fail}}"
+)
+"""A policy with which the API server makes both calls for the Pods of controllers."""
 _WITHIN: Final = 60.0
 """Seconds for a server to listen, or for the API server to apply a configuration."""
 
@@ -38,6 +42,7 @@ class Contender:
         denies: whether it denies a reserved label.
         pid: the process ID of the webhook.
         plain: whether to create Pods without the capacity label, for which the API server calls no webhook.
+        user: the user who creates the Pods; empty for the administrator.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Contender:
     denies: bool = False
     pid: int | None = None
     plain: bool = False
+    user: str = ""
 
     @contextlib.contextmanager
     def in_force(self, cluster: Cluster, pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -59,7 +65,12 @@ class Contender:
         cluster.kubectl("delete", "--filename=-", documents=self.documents)
         _wait(cluster, pod, NOTHING)
 
+    def as_controller(self, name: str) -> Contender:
+        """Return the contender for the Pods of the ReplicaSet controller, which no policy denies."""
+        return replace(self, name=f"controller: {name}", user=CONTROLLER, denies=False)
 
+
+CONTROLLER: Final = "system:serviceaccount:kube-system:replicaset-controller"
 NOTHING: Final = Contender(name="nothing")
 
 
@@ -67,7 +78,13 @@ def _wait(cluster: Cluster, pod: dict[str, Any], wanted: Contender) -> dict[str,
     """Create the Pod in dry runs until only the wanted contender acts. Return the spec of the admitted Pod."""
     names = wanted.mutating | wanted.validating
     reserved = pod | {"metadata": pod["metadata"] | {"labels": {"qos.coreweave.cloud/reserved": ""}}}
-    command = ("create", "--dry-run=server", "--output=json", "--filename=-")
+    command = (
+        "create",
+        "--dry-run=server",
+        "--output=json",
+        "--filename=-",
+        *([f"--as={wanted.user}"] * bool(wanted.user)),
+    )
     deadline = time.monotonic() + _WITHIN
     while time.monotonic() < deadline:
         before = read_calls(cluster.kubectl)
@@ -87,30 +104,37 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
         flags = stack.enter_context(apply_base(cluster, directory))
         policies = directory / "policies"
 
-        def webhook(name: str, process: Process, port: int, *, denies: bool) -> Contender:
+        twice = directory / "twice"
+        shutil.copytree(policies, twice)
+        (twice / "mode.yaml").write_text(_BOTH_CALLS)
+        mutating, validating = frozenset({"mutate.spotgate.dev"}), frozenset({"workloads.spotgate.dev"})
+
+        def webhook(name: str, folder: Path, process: Process, port: int, *, denies: bool) -> Contender:
             return Contender(
                 name=name,
-                documents=render_configurations(policies, port, f"--ca-file={directory / 'ca.crt'}"),
-                mutating=frozenset({"mutate.spotgate.dev"}),
-                validating=frozenset({"workloads.spotgate.dev"}),
+                documents=render_configurations(folder, port, f"--ca-file={directory / 'ca.crt'}"),
+                mutating=mutating,
+                validating=validating,
                 denies=denies,
                 pid=process.pid,
             )
 
-        def spotgate() -> Contender:
-            process = Process("spotgate", (), directory / "spotgate.log")
+        def spotgate(name: str, folder: Path) -> Contender:
+            process = Process(name, (), directory / f"{name}.log")
             stack.callback(process.kill)
-            port, _ = start_on_free_ports(process, flags)
-            return webhook("spotgate", process, port, denies=True)
+            port, _ = start_on_free_ports(process, [flag.replace(str(policies), str(folder)) for flag in flags])
+            return webhook("spotgate", folder, process, port, denies=True)
 
         tls = [flag for flag in flags if flag.startswith(("--tls-cert", "--tls-key"))]
         go = Process("gowebhook", [str(_build_go_webhook(directory)), *tls], directory / "gowebhook.log")
         stack.callback(go.kill)
         go.start()
-        ours = spotgate()
+        go_port = _port_of_go_webhook(go)
+        ours, ours_twice = spotgate("spotgate", policies), spotgate("spotgate-twice", twice)
+        of_go, of_go_twice = (webhook("Go webhook", folder, go, go_port, denies=False) for folder in (policies, twice))
         yield [
             NOTHING,
-            webhook("Go webhook", go, _port_of_go_webhook(go), denies=False),
+            of_go,
             Contender(
                 name="built-in policies",
                 documents=(_HERE / "policies.yaml").read_text(),
@@ -119,6 +143,10 @@ def start_contenders(cluster: Cluster) -> Iterator[list[Contender]]:
             ),
             ours,
             replace(ours, name="spotgate, other Pod", plain=True),
+            replace(of_go, validating=frozenset()).as_controller("Go webhook, one call"),
+            of_go_twice.as_controller("Go webhook, both calls"),
+            replace(ours, validating=frozenset()).as_controller("spotgate, one call"),
+            ours_twice.as_controller("spotgate, both calls"),
         ]
 
 

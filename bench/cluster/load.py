@@ -46,12 +46,14 @@ class Creates:
     request: bytes
 
     @classmethod
-    def build(cls, port: int, authority: Path, *, path: str, token: str, body: bytes) -> Creates:
-        """Build the request for this JSON object and the path of its collection."""
+    def build(cls, port: int, authority: Path, *, path: str, token: str, user: str, body: bytes) -> Creates:
+        """Build the request for this JSON object and the path of its collection, as ``user`` unless it is empty."""
+        impersonated = f"Impersonate-User: {user}\r\n" if user else ""
         head = (
             f"POST {path}?dryRun=All HTTP/1.1\r\n"
             f"Host: {_HOST}:{port}\r\n"
             f"Authorization: Bearer {token}\r\n"
+            f"{impersonated}"
             "User-Agent: spotgate-bench\r\n"
             "Accept: application/json\r\n"
             "Content-Type: application/json\r\n"

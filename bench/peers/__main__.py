@@ -1,7 +1,8 @@
-"""``make bench-peers``: run `spotgate check`, `gator test`, and `kyverno apply` on the same manifests, in turns.
+"""``make bench-peers``: run `spotgate check`, `gator test`, `kyverno apply`, and kubeconform on the same manifests.
 
-The first run builds the other programs from their Go modules, which takes minutes. Their policies are in
-``bench/peers/``, and match spotgate's policies for these workloads as closely as each tool allows.
+They run in turns. The first run builds the other programs from their Go modules, which takes minutes. Their policies
+are in ``bench/peers/``, and match spotgate's policies for these workloads as closely as each tool allows. kubeconform
+only parses, for comparison.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 POLICIES: Final = Path(__file__).parent
 
+PARSER: Final = "kubeconform"
+
 ENOUGH: Final = 60.0
 """Seconds after which a slow program isn't run again."""
 
@@ -56,28 +59,43 @@ def contenders(programs: Mapping[str, Path]) -> dict[str, Command]:
         ],
         f"kyverno {versions['kyverno']} apply, ClusterPolicies": apply("kyverno.yaml"),
         f"kyverno {versions['kyverno']} apply, CEL kinds": apply("kyverno-cel.yaml"),
+        f"{PARSER} {versions[PARSER]}, parsing only": lambda path: [
+            str(programs[PARSER]),
+            "-skip=Deployment",  # after parsing
+            str(path),
+        ],
     }
 
 
 def measure(
     folder: Path, commands: Mapping[str, Command], *, counts: tuple[int, ...], rounds: int
 ) -> Iterator[Section]:
-    """Yield a section for each number of manifests, in separate files."""
-    for count in counts:
-        manifests = folder / str(count)
-        manifests.mkdir()
-        for number in range(count):
-            (manifests / f"{number}.yaml").write_text(samples.manifest(number))
+    """Yield sections for each number of manifests, in separate files and in one."""
+    for count, in_one in [*((count, False) for count in counts), (counts[-1], True)]:
+        manifests = folder / f"{count}-{'one.yaml' if in_one else 'files'}"
+        texts = [samples.manifest(number) for number in range(count)]
+        if in_one:
+            manifests.write_text("---\n".join(texts))
+        else:
+            manifests.mkdir()
+            for number, text in enumerate(texts):
+                (manifests / f"{number}.yaml").write_text(text)
         taken: dict[str, list[Ran]] = {name: [] for name in commands}
         for _ in range(rounds):
             for name, command in commands.items():
                 if sum(result.seconds for result in taken[name]) < ENOUGH:
                     taken[name].append(run(*command(manifests), exits=(0, 1)))
         yield Section(
-            title=f"{count:,} manifests of {samples.manifest(0).count(chr(10))} lines, in separate files",
-            columns=("program", "runs", "wall s", "peak MiB"),
+            title=f"{count:,} manifests of {texts[0].count(chr(10))} lines, in {'one file' if in_one else 'files'}",
+            columns=("program", "runs", "wall s", "CPU s", "peak MiB"),
             rows=[
-                (name, len(ran), median(result.seconds for result in ran), max(result.mib for result in ran))
+                (
+                    name,
+                    len(ran),
+                    median(result.seconds for result in ran),
+                    median(result.cpu for result in ran),
+                    max(result.mib for result in ran),
+                )
                 for name, ran in taken.items()
             ],
             note="Medians of runs in turns. The peak is that of the largest process.",
@@ -92,6 +110,8 @@ def prove(commands: Mapping[str, Command], folder: Path) -> None:
     assert label in manifest
     wrong.write_text(manifest.replace(label, f"{label}        compute.coreweave.cloud/mine: 'yes'\n"))
     for name, command in commands.items():
+        if name.startswith(PARSER):
+            continue
         ran = subprocess.run(command(wrong), check=False, capture_output=True, text=True)  # noqa: S603
         if ran.returncode == 0 or "reserved" not in ran.stdout + ran.stderr:
             sys.exit(f"{name} does not deny a reserved label:\n{ran.stdout}{ran.stderr}")

@@ -77,7 +77,8 @@ async def _full_registry() -> CollectorRegistry:
         )
     finding = Finding(policy="p", id="test/x", outcome=Outcome.AUDIT, reason="", would_deny=True)
     decision = Decision(findings=(finding,), unknown=1)
-    replica.metrics.decided(decode_review(review()), Phase.VALIDATE, decision, 0.001, authenticated=True)
+    replica.metrics.decided(decode_review(review()), Phase.VALIDATE, decision, authenticated=True)
+    replica.metrics.answered(decode_review(review()), Phase.VALIDATE, 0.001)
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
     OpsPort(replica, REHEARSAL)

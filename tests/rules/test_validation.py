@@ -239,10 +239,10 @@ from pathlib import Path
 from webhook.engine.bundle import load_bundle
 for paths in ([], [Path({str(file)!r})]):
     load_bundle(paths)
-    print(*sorted({{"cel_expr_python", "jsonpatch"}} & set(sys.modules)))
+    print("cel_expr_python" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "\ncel_expr_python jsonpatch\n"
+    assert done.stdout == "False\nTrue\n"
 
 
 # The page

@@ -224,7 +224,7 @@ def test_I7_R1_another_bug_is_http_500_with_the_uid_and_the_next_is_answered(
 ) -> None:
     served = start()
     connection = served.connection()
-    monkeypatch.setattr("webhook.server.http.app.decide_on", lambda *_: int("hunter2"))
+    monkeypatch.setattr("webhook.server.http.app.decide_call", lambda *_: int("hunter2"))
     answer = served.post(over=connection)
     assert answer.status == 500
     assert answer.json["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"

@@ -167,7 +167,7 @@ def counts_of(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 def test_break_glass_is_counted_from_zero(annotation: str, result: str) -> None:
     metrics, request = Metrics(), decode_review(review())
     assert counts_of(metrics, "spotgate_break_glass_total") == {("used",): 0, ("refused",): 0}
-    metrics.decided(request, Phase.VALIDATE, Decision(audit={annotation: "anna: why"}), 0.001, authenticated=True)
+    metrics.decided(request, Phase.VALIDATE, Decision(audit={annotation: "anna: why"}), authenticated=True)
     assert counts_of(metrics, "spotgate_break_glass_total")[result,] == 1
 
 
@@ -175,7 +175,7 @@ def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
     metrics = Metrics()
     for number in range(700):
         request = decode_review(review(namespace=f"team-{number}"))
-        metrics.decided(request, Phase.VALIDATE, Decision(findings=(FOUND,)), 0.001, authenticated=False)
+        metrics.decided(request, Phase.VALIDATE, Decision(findings=(FOUND,)), authenticated=False)
     counts = counts_of(metrics, "spotgate_findings_total")
     assert counts["p", "test/unwanted", "team-0", "deny"] == 1
     assert counts["p", "test/unwanted", "other", "deny"] == 200
@@ -186,8 +186,6 @@ def test_findings_are_counted_for_a_bounded_number_of_namespaces() -> None:
 def test_would_be_denials_are_counted_separately() -> None:
     metrics = Metrics()
     audited = replace(FOUND, outcome=Outcome.AUDIT, would_deny=True)
-    metrics.decided(
-        decode_review(review()), Phase.VALIDATE, Decision(findings=(audited, FOUND)), 0.001, authenticated=False
-    )
+    metrics.decided(decode_review(review()), Phase.VALIDATE, Decision(findings=(audited, FOUND)), authenticated=False)
     assert counts_of(metrics, "spotgate_would_deny_total") == {("p", "test/unwanted", "team-a"): 1}
     assert metrics.findings()["p"] == {"audit": 1, "deny": 1, "would deny": 1}

@@ -59,19 +59,22 @@ class Document(msgspec.Struct, frozen=True):
         return self.line + line, column + 1 + (0 if line else self.offset)
 
 
-def read_documents(data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS) -> list[Document]:
+def read_documents(
+    data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS, line: int = 1, begin: int = 0
+) -> list[Document]:
     """Read the documents of a YAML or JSON file. Skip empty documents.
 
-    Raise DocumentError if the file can't be read.
+    ``line`` and ``begin`` are the line and the index in the file at which ``data`` starts. Raise DocumentError if the
+    file can't be read; its position assumes a whole file.
     """
     text = _decode(data, file, limits)
     if text.lstrip().startswith(("{", "[")):
         # YAML in brackets, a template, or invalid JSON raises an error here. The YAML reader reports positions.
         with contextlib.suppress(ValueError, OverflowError, RecursionError):
-            return _placed(text, file, limits, read_json(text, limits))
+            return _placed(text, file, limits, read_json(text, limits), line, begin)
     if not text.endswith("\n"):
         text += "\n"  # kubectl also ends the last line, which can belong to a block scalar
-    return _placed(text, file, limits, YAMLReader(text, file, limits).read())
+    return _placed(text, file, limits, YAMLReader(text, file, limits).read(), line, begin)
 
 
 def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
@@ -88,10 +91,12 @@ def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
 
 
-def _placed(text: str, file: str, limits: DocumentLimits, parts: Iterable[TextPart]) -> list[Document]:
-    """Build the documents of a text from its parts."""
+def _placed(
+    text: str, file: str, limits: DocumentLimits, parts: Iterable[TextPart], line: int, offset: int
+) -> list[Document]:
+    """Build the documents of a text, which starts at this line and index of the file, from its parts."""
     documents: list[Document] = []
-    line, line_start, counted = 1, 0, 0
+    line_start, counted = 0, 0
     for number, (begin, end, value) in enumerate(parts):
         line += text.count("\n", counted, begin)
         line_start = text.rfind("\n", counted, begin) + 1 or line_start
@@ -99,7 +104,7 @@ def _placed(text: str, file: str, limits: DocumentLimits, parts: Iterable[TextPa
         if number >= limits.documents:
             raise DocumentError(file, line, 1, f"more than {limits.documents} documents", "split it into several files")
         if value is not None:
-            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin))
+            documents.append(Document(file, line, value, text[begin:end], begin - line_start, begin + offset))
     return documents
 
 

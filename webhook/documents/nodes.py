@@ -6,6 +6,8 @@ import json
 import re
 from array import array
 from bisect import bisect_right
+from io import StringIO
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -68,7 +70,7 @@ class TextTree:
     def __init__(self, source: str) -> None:
         self.nodes: list[TextNode] = []
         self._source = source
-        self._line_starts = array("Q", [0, *(newline.end() for newline in re.finditer("\n", source))])
+        self._line_starts = array("Q", accumulate(map(len, StringIO(source, newline="\n")), initial=0))
         self._open: list[TextNode] = []
         self.is_json = True
         try:

@@ -95,16 +95,17 @@ class YAMLReader:
 
     def _value(self, event: _Event, depth: int) -> JSONValue:
         kind = type(event)
-        if kind is AliasEvent:
-            return self._alias(event, depth)
         value: JSONValue
         if kind is ScalarEvent:
             value = self._scalar(event)
             if type(value) is int or type(value) is float:
                 value = self._number(value, event)
+        elif kind is AliasEvent:
+            return self._alias(event, depth)
         else:
             value = self._collection(event, depth + 1)
-        self._anchors[event.anchor] = value  # for None, too, which no alias names
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
         return value
 
     def _number(self, value: float, event: _Event) -> float:
@@ -115,11 +116,11 @@ class YAMLReader:
 
     def _scalar(self, event: _Event) -> Scalar:
         text: str = event.value
-        is_text = event.tag in _TEXT if event.tag else not event.implicit[0]
-        if is_text:
+        tag = event.tag
+        if tag in _TEXT if tag else not event.implicit[0]:
             return text
         value = _resolve(text) if len(text) <= _CACHED_AT_MOST else resolve(text)
-        if event.tag is None or type(value) in _TAGGED.get(event.tag, ()):
+        if tag is None or type(value) in _TAGGED.get(tag, ()):
             return value
         raise self._unknown_tag(event)
 
@@ -134,25 +135,27 @@ class YAMLReader:
 
     def _sequence(self, start: _Event, depth: int) -> list[JSONValue]:
         items: list[JSONValue] = []
-        while type(event := self._next()) is not SequenceEndEvent:
-            items.append(self._value(event, depth))
+        following, value_of = self._next, self._value
+        while type(event := following()) is not SequenceEndEvent:
+            items.append(value_of(event, depth))
         self._count(len(items), start.start_mark)
         return items
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         members: dict[str, JSONValue] = {}
-        places: dict[str, int] = {}  # without merged keys
-        while type(event := self._next()) is not MappingEndEvent:
+        places: dict[str, Any] = {}  # without merged keys
+        following, value_of = self._next, self._value
+        while type(event := following()) is not MappingEndEvent:
             if type(event) is ScalarEvent and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
                 self._merge(members, depth)
                 continue
             key = self._key(event, depth)
             if key in places:
-                first, _ = line_and_column(self._text, places[key])
+                first, _ = line_and_column(self._text, places[key].index)
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            places[key] = event.start_mark.index
-            members[key] = self._value(self._next(), depth)
+            places[key] = event.start_mark
+            members[key] = value_of(following(), depth)
         self._count(len(places), start.start_mark)
         return members
 

@@ -36,6 +36,7 @@ from webhook.policy.match import Exemption, Matcher, ResourceRule
 from webhook.policy.precedence import ALONE, standings
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
+from webhook.rules.context import Phase
 from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Bundle(msgspec.Struct, frozen=True):
         documents: the policies, exemptions, and facts as written in the files.
         replacing: the documents that replace a shipped one.
         mode: the limit on the enforcement of all policies.
+        warns_controllers: policies change Pods, and none can deny the Pods of built-in controllers.
     """
 
     index: Index
@@ -101,6 +103,12 @@ class Bundle(msgspec.Struct, frozen=True):
     documents: tuple[PolicyDocument, ...]
     replacing: tuple[PolicyDocument, ...] = ()
     mode: ModeSpec = ModeSpec.model_construct()
+    warns_controllers: bool = False
+
+    @property
+    def decides_once(self) -> bool:
+        """Return whether ``/mutate`` decides both phases for Pods of built-in controllers: no outage denies them."""
+        return self.warns_controllers and self.mode.workload_failure_policy == "Ignore"
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -199,11 +207,15 @@ def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: st
 
     namespace = own_namespace or os.environ.get("POD_NAMESPACE") or OWN_NAMESPACE
     policies.sort(key=lambda policy: (policy.kind.order, policy.kind.name, policy.name))
+    index = Index(policies, facts.workloads, providers, namespace)
+    mutating, validating = (index.route_of(phase, "CREATE", "", "pods") for phase in Phase)
+    can_deny = validating is None or any(policy.controller_denies for policy in validating.direct)
     return Bundle(
-        index=Index(policies, facts.workloads, providers, namespace),
+        index=index,
         hash=_hash(documents),
         documents=tuple(documents),
         mode=mode,
+        warns_controllers=mutating is not None and not can_deny,
     )
 
 

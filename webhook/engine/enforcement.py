@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.engine.index import Policy
     from webhook.model.decision import Failure
+    from webhook.model.review import Request
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -38,6 +39,13 @@ BUILT_IN_CONTROLLERS: Final = frozenset(
     }
 )
 """Users that recreate the Pods of workloads that may be older than a policy. They can't act on a denial."""
+
+
+def is_controllers_pod(request: Request) -> bool:
+    """Return whether a built-in controller creates a Pod."""
+    is_pod = (request.operation, request.resource.group, request.path) == ("CREATE", "", "pods")
+    return is_pod and request.user_info.username in BUILT_IN_CONTROLLERS
+
 
 NEVER_DENIED: Final = frozenset({f"{_ACCOUNT}namespace-controller", f"{_ACCOUNT}generic-garbage-collector"})
 """Users that clean up. A denial would leave a namespace or an orphaned object behind forever."""

@@ -35,13 +35,13 @@ from webhook.model.decision import (
     Trace,
     Violation,
 )
-from webhook.model.review import MalformedObjectError, changes_metadata_only
+from webhook.model.review import MalformedObjectError, changes_metadata_only, is_null
 from webhook.policy.match import is_namespace, namespace_of
 from webhook.rules.context import Phase
 from webhook.rules.subject import LabelsSubject, Subject, template_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from webhook.engine.index import Index, Policy, Route
     from webhook.kube.layouts import FoundTemplate
@@ -62,22 +62,42 @@ def decide(request: Request, index: Index, context: Context) -> Decision:
 
     The content of a request never raises an error: deny an object that can't be parsed.
     """
-    return decide_on(index.route(context.phase, request), request, index, context)
+    return _evaluate(request, index, context)[0]
 
 
-def decide_on(route: Route | None, request: Request, index: Index, context: Context) -> Decision:
-    """Return the decision like `decide`, with the route that the caller resolved to fetch the state that it needs."""
+def decide_both(
+    request: Request, index: Index, mutate: Context, validate: Context, apply: Callable[[Decision], None]
+) -> tuple[Decision, Decision]:
+    """Return the decisions of the mutate phase and of the validate phase on a request.
+
+    ``apply`` patches the request's object in between. If the object stays as it is, it isn't decoded again.
+    """
+    mutation, evaluation = _evaluate(request, index, mutate)
+    if mutation.malformed:
+        return mutation, mutation
+    before = request.object
+    apply(mutation)
+    is_same = mutation == NOTHING and request.object is before and not validate.trace
+    earlier = evaluation if is_same else None
+    return mutation, _evaluate(request, index, validate, earlier)[0]
+
+
+def _evaluate(
+    request: Request, index: Index, context: Context, earlier: _Evaluation | None = None
+) -> tuple[Decision, _Evaluation | None]:
+    """Return the decision, and the evaluation for the next phase, if its policies can reuse it as ``earlier``."""
+    route = index.route(context.phase, request)
     if route is None:
-        return NOTHING
-    evaluation = _Evaluation(request, index, context, route)
+        return NOTHING, None
+    evaluation = _Evaluation(request, index, context, route, earlier)
     if evaluation.only_warns:
         evaluation.warn_in_system_namespace(route.direct)
-        return evaluation.decision()
+        return evaluation.decision(), None
     try:
         evaluation.judge()
     except MalformedObjectError as error:
-        return _malformed(error)
-    return evaluation.decision()
+        return _malformed(error), None
+    return evaluation.decision(), evaluation
 
 
 def _malformed(error: MalformedObjectError) -> Decision:
@@ -110,9 +130,12 @@ class _Evaluation:
         only_warns: the object is in a system namespace: nothing is changed or denied.
         in_provider_namespace: the object is a Namespace that a provider owns.
         owner_unknown: whether a provider owns the namespace is unknown.
+        templates: the pod templates that the mutate phase looked at, for a validate phase that finds them unchanged.
     """
 
-    def __init__(self, request: Request, index: Index, context: Context, route: Route) -> None:
+    def __init__(
+        self, request: Request, index: Index, context: Context, route: Route, earlier: _Evaluation | None
+    ) -> None:
         self.request = request
         self.namespace = namespace_of(request)
         self.route = route
@@ -125,7 +148,13 @@ class _Evaluation:
         self.index = index
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
-        self.subject = Subject(request, self.trace, READ_AT_MOST if route.expressions else DECODED_AT_MOST)
+        self.subject: Subject
+        self.templates: list[tuple[FoundTemplate, Subject]] = []
+        at_most = READ_AT_MOST if route.expressions else DECODED_AT_MOST
+        if earlier is not None and earlier.subject.at_most == at_most and not earlier.subject.labels_only:
+            self.subject, self.templates = earlier.subject, earlier.templates
+        else:
+            self.subject = Subject(request, self.trace, at_most)
         self.findings: list[Finding] = []
         self.operations: list[Operation] = []
         self.audit: dict[str, str] = {}
@@ -149,7 +178,8 @@ class _Evaluation:
         elif self.context.phase is Phase.MUTATE:
             self.operations += self._mutate(direct, self.subject)
             if self.context.patch_templates and workload is not None:
-                for template, subject in self._templates(workload, ()):
+                self.templates = list(self._templates(workload, ()))
+                for template, subject in self.templates:
                     self.operations += template.operations(self._mutate(projected, subject))
         else:
             self._validate(direct, self.subject)
@@ -249,9 +279,11 @@ class _Evaluation:
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
-        for template, subject in self._templates(workload, counting):
+        # The mutate phase skips the templates that an UPDATE leaves as they are.
+        unchanged = self.templates if is_null(self.request.old_object) else []
+        for template, subject in unchanged or self._templates(workload, counting):
             steps = len(self.trace.steps)
-            subject.changes = self._mutate(policies, subject)
+            subject.changes = [] if unchanged else self._mutate(policies, subject)
             if subject.unchanged:
                 del self.trace.steps[steps:]  # the template stays as it is
             self._validate(counting if subject.unchanged else policies, subject)

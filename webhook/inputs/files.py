@@ -6,8 +6,10 @@ Omit files that kustomizations use as patches: they look like Kubernetes objects
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
+from itertools import pairwise
 from pathlib import Path
 from posixpath import dirname, realpath
 from typing import TYPE_CHECKING, Final
@@ -16,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.reading import read_file
-from webhook.documents import DOCUMENT_LIMITS
+from webhook.documents import DOCUMENT_LIMITS, DocumentLimits
 from webhook.inputs.kustomizations import CHART, KUSTOMIZATIONS, patches_of
 from webhook.policy.document import SUFFIXES
 from webhook.policy.errors import unreadable
@@ -32,6 +34,9 @@ STDIN: Final = "-"
 _NEVER: Final = frozenset({"node_modules"})
 """Folders with third-party files, which are never read."""
 
+_DOCUMENT: Final = re.compile(rb"^---(?=[ \t\r\n])", re.MULTILINE)
+"""The start of a YAML document: at the margin, no text and no bracket contains this."""
+
 _RENDERABLE: Final = frozenset({*KUSTOMIZATIONS, CHART})
 
 
@@ -44,6 +49,8 @@ class ManifestFile(msgspec.Struct, frozen=True):
         size: the size in bytes, if known.
         data: the content; None if not read yet.
         documents: the parsed content; then ``data`` is empty.
+        line, begin: the line and the index at which ``data`` starts, if it is a part of the file.
+        limits: the limits of the file, or of this part.
     """
 
     file: str
@@ -51,12 +58,41 @@ class ManifestFile(msgspec.Struct, frozen=True):
     size: int = 0
     data: bytes | None = None
     documents: tuple[Document, ...] | None = None
+    line: int = 1
+    begin: int = 0
+    limits: DocumentLimits = DOCUMENT_LIMITS
 
     def read(self) -> bytes:
         """Return the content, or enough of it to show that it is too large."""
         if self.data is not None:
             return self.data
         return read_file(self.file, pipes=not self.in_folder, whole=False)
+
+    def split(self, count: int) -> list[ManifestFile]:
+        """Split a YAML file into up to ``count`` parts of similar size, each of whole documents.
+
+        A part has its share of the limits. If it can't be read, only the whole file shows why, and where.
+        """
+        if count == 1 or self.documents is not None:
+            return [self]
+        try:
+            data = self.read()
+        except OSError:
+            return [self]
+        if len(data) > DOCUMENT_LIMITS.size or data.lstrip().startswith((b"{", b"[")):  # it may be JSON
+            return [self]
+        wanted = (_DOCUMENT.search(data, len(data) * number // count) for number in range(1, count))
+        cuts = sorted({0, *(start.start() for start in wanted if start)})
+        limits = DocumentLimits(
+            **{name: getattr(DOCUMENT_LIMITS, name) // len(cuts) for name in ("nodes", "aliased", "documents")}
+        )
+        parts, line, begin = [], 1, 0
+        for cut, end in pairwise((*cuts, len(data))):
+            part = data[cut:end]
+            parts.append(replace(self, size=len(part), data=part, line=line, begin=begin, limits=limits))
+            line += part.count(b"\n")
+            begin += len(part.decode("utf-8-sig", "replace"))
+        return parts
 
 
 class ManifestFiles(msgspec.Struct):

@@ -233,7 +233,9 @@ def _read(source: ManifestFile, manifests: Manifests) -> None:
             text = "standard input is empty; the program before the pipe may have failed: see its errors"
             manifests.lose(Problem(shown, 0, 0, "", text), None)
             return
-        documents = source.documents or read_documents(data, shown)
+        documents = source.documents or read_documents(
+            data, shown, limits=source.limits, line=source.line, begin=source.begin
+        )
     except OSError as error:
         manifests.lose(unreadable(source.file, error), None)
         return

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from webhook.base.field_paths import parse_pointer
 from webhook.base.text import frames_of
-from webhook.engine.engine import decide
+from webhook.engine.engine import decide_both
 from webhook.inputs.objects import DEFAULT_NAMESPACE, identity_of
 from webhook.inputs.state import ListedPool
 from webhook.judging.kinds import UnknownTemplates
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.kinds import ResourceKinds
     from webhook.kube.references import Reference
+    from webhook.model.decision import Decision
     from webhook.model.patch import Operation
     from webhook.model.review import UserInfo
     from webhook.policy.errors import Problem
@@ -123,15 +124,17 @@ class Judge:
             value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)
         written = request.object
-        mutation = decide(request, self._index, self._mutate)
-        if mutation.patch:
-            _apply(value, mutation.patch)
-            request.object = _raw(value)
-        if generated := self._generated_name(manifest):
-            request.name = value["metadata"]["name"] = generated
-            default_object(manifest.group, manifest.kind, value)  # a Namespace has a label with its name
-            request.object = _raw(value)
-        decision = mutation if mutation.malformed else decide(request, self._index, self._validate)
+
+        def complete(mutation: Decision) -> None:
+            if mutation.patch:
+                _apply(value, mutation.patch)
+                request.object = _raw(value)
+            if generated := self._generated_name(manifest):
+                request.name = value["metadata"]["name"] = generated
+                default_object(manifest.group, manifest.kind, value)  # a Namespace has a label with its name
+                request.object = _raw(value)
+
+        mutation, decision = decide_both(request, self._index, self._mutate, self._validate, complete)
         if decision.malformed:
             finding = decision.findings[0]
             error = MalformedObjectError(finding.reason, finding.field, finding.fix)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from webhook.base.exits import CannotJudgeError
@@ -26,10 +27,11 @@ BYTES_PER_PROCESS: Final = 512 * 1024
 """The bytes of manifests that take several times as long as starting a process."""
 
 
-def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
-    """Split the sources into shares of similar size for the cores, or return a single share if there is no gain.
+def shares_of(sources: Sequence[ManifestFile], *, split: bool) -> list[_Share]:
+    """Divide the sources into shares of similar size for the cores, or return a single share if there is no gain.
 
-    A process with threads can't fork, because the child lacks them, and only Linux forks safely.
+    With ``split``, also divide large files. A process with threads can't fork, because the child lacks them, and only
+    Linux forks safely.
     """
     size = sum(source.size for source in sources)
     can_fork = sys.platform == "linux" and threading.active_count() == 1
@@ -38,7 +40,8 @@ def shares_of(sources: Sequence[ManifestFile]) -> list[_Share]:
         return [list(sources)]
     shares: list[_Share] = [[] for _ in range(count)]
     middle = 0.0
-    for source in sources:
+    parts = [source.split(-(-source.size * count // size)) if split else [source] for source in sources]
+    for source in chain.from_iterable(parts):
         middle += source.size / 2
         shares[min(int(middle * count / size), count - 1)].append(source)
         middle += source.size / 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import counted
 from webhook.capacity.providers.provider import pool_resources
+from webhook.documents import DOCUMENT_LIMITS
 from webhook.inputs.kustomizations import Rendered
 from webhook.inputs.manifests import Inputs, place_of, together
 from webhook.inputs.objects import Unread, read_manifests, written_identity
@@ -96,12 +97,19 @@ def judge_each(
     policies or the flags are invalid, or a process dies.
     """
     session = Session(options, trace=trace)
-    shares = shares_of(session.inputs.sources)
     # The order of deletions matters, and a live cluster is read once.
-    if len(shares) > 1 and options.kubeconfig is None and options.operation != "DELETE":
-        return session.completed(session.judge_shares(shares, summarize))
+    if options.kubeconfig is None and options.operation != "DELETE":
+        for split in (True, False):
+            shares = shares_of(session.inputs.sources, split=split)
+            with suppress(_UnreadablePartError):
+                if len(shares) > 1:
+                    return session.completed(session.judge_shares(shares, summarize))
     judged = session.judge(session.inputs.read(session.inputs.sources))
     return session.completed(Judged(judged.bundle, summarize(judged), judged.problems, judged.skipped, judged.view))
+
+
+class _UnreadablePartError(Exception):
+    """A part of a file can't be read: read the file as a whole, for the position and for what it may contain."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +165,13 @@ class Session:
     def judge_shares(
         self, shares: Sequence[list[ManifestFile]], summarize: Callable[[Judgements], list[T]]
     ) -> Judged[T]:
-        """Evaluate each share of the sources in a separate process. Raise CannotJudgeError if one dies."""
+        """Evaluate each share of the sources in a separate process. Raise CannotJudgeError if one dies.
+
+        Raise _UnreadablePartError if a file that was split isn't correct.
+        """
+        split = {
+            escaped_name(source.file) for share in shares for source in share if source.limits is not DOCUMENT_LIMITS
+        }
 
         def read_and_judge(share: list[ManifestFile]) -> Generator[Any, Case, None]:
             manifests = self.inputs.read(share)
@@ -165,7 +179,13 @@ class Session:
             judged = self.judge_requests(self.inputs.requests(manifests.objects), case)
             yield summarize(judged), judged.problems
 
-        case, parts = in_processes(read_and_judge, shares, lambda read: self.prepare(together(read)))
+        def prepare(read: list[Manifests]) -> Case:
+            manifests = together(read)
+            if any(problem.file in split for problem in manifests.problems):
+                raise _UnreadablePartError
+            return self.prepare(manifests)
+
+        case, parts = in_processes(read_and_judge, shares, prepare)
         removed = self.judge_requests(case.removals, case)
         parts.append((summarize(removed), removed.problems))
         return Judged(

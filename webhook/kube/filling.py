@@ -88,8 +88,11 @@ def items_of(parent: AnyJSON, field: str) -> list[AnyJSON]:
 
 def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
     """Return the mappings at a path. ``spec.ports[*]`` selects the items of a list; an empty path, the value itself."""
+    steps = _steps(path)
+    if steps and steps[0][0] not in value:  # the usual case
+        return []
     mappings = [value]
-    for field, is_list in _steps(path):
+    for field, is_list in steps:
         if is_list:
             mappings = [item for parent in mappings for item in items_of(parent, field)]
         else:

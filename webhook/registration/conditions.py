@@ -13,6 +13,7 @@ from __future__ import annotations
 from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
+from webhook.engine.enforcement import BUILT_IN_CONTROLLERS
 from webhook.registration.cel import literal, quoted
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ RESOURCE: Final = "request.resource.group + '/' + request.resource.resource"
 SUBRESOURCE: Final = "request.?subResource.orValue('')"
 REFERENCE: Final = f"{RESOURCE} + '/' + {SUBRESOURCE}"
 """The expression for the `reference` of the request's resource."""
+
+CONTROLLERS_POD: Final = (
+    f"{REFERENCE} == '/pods/' && request.operation == 'CREATE' && "
+    f"request.userInfo.?username.orValue('') in {literal(sorted(BUILT_IN_CONTROLLERS))}"
+)
+"""The expression for `webhook.engine.enforcement.is_controllers_pod`."""
 
 
 def reference(group: str, path: str) -> str:

@@ -24,6 +24,7 @@ from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import NODES
 from webhook.registration.cel import JSON, literal, quoted
+from webhook.registration.conditions import CONTROLLERS_POD
 from webhook.registration.matched_resources import as_rules, matched_resources
 from webhook.registration.object_conditions import ObjectConditions
 from webhook.registration.pool_conditions import PoolConditions, unasked_fields
@@ -170,6 +171,9 @@ class _Webhooks:
         *,
         failure_policy: str = "Ignore",
     ) -> JSON:
+        if phase is Phase.VALIDATE:  # in every webhook, so that the component `strict` finds one to disable
+            expression = f"!({CONTROLLERS_POD})" if self._bundle.decides_once else "true"
+            conditions = [*conditions, {"name": "not-decided-by-mutate", "expression": expression}]
         service = {**self._client_config["service"], "path": f"/{phase}"}
         return {
             "name": f"{name}.spotgate.dev",

@@ -13,6 +13,7 @@ from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import literal, quoted, selects
 from webhook.registration.conditions import (
+    CONTROLLERS_POD,
     MEMBERS_AT_MOST,
     REFERENCE,
     RESOURCE,
@@ -22,6 +23,7 @@ from webhook.registration.conditions import (
     has_keys,
     reference,
 )
+from webhook.registration.matched_resources import matched_resources
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
 from webhook.rules.context import Phase
 
@@ -51,18 +53,25 @@ _BY_DEFAULT: Final = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreac
 class ObjectConditions:
     """The match conditions of one phase."""
 
-    def __init__(self, bundle: Bundle, phase: Phase, matched: Mapping[ResourceKey, MatchedResource]) -> None:
+    def __init__(
+        self, bundle: Bundle, phase: Phase, matched: Mapping[ResourceKey, MatchedResource], also: Concern = NOTHING
+    ) -> None:
         self._mutate = phase is Phase.MUTATE
         self._neutral = literal(neutral_keys(bundle.providers.values()))
         self._matched = matched
         self._workloads = [workload for key, workload in bundle.index.workloads.items() if key in matched]
         self._selectors = {doc.name: doc.spec.match.object_selector for doc in bundle.documents if doc.is_policy}
-        self._concern = self._whole_concern()
+        self._concern = self._whole_concern() | also
+        self._of_controllers: ObjectConditions | None = None
+        if self._mutate and bundle.warns_controllers:
+            pods = {_PODS: matched_resources(bundle, Phase.VALIDATE)[_PODS]}
+            self._of_controllers = ObjectConditions(bundle, Phase.VALIDATE, pods, self._concern)
 
     @property
     def tell_spot_namespaces(self) -> bool:
         """Return whether every Pod in a namespace with a capacity label concerns a policy."""
-        return self._concern.in_spot_namespaces
+        also = self._of_controllers
+        return self._concern.in_spot_namespaces or (also is not None and also.tell_spot_namespaces)
 
     def of(self, *, any_object: bool = False) -> list[dict[str, str]]:
         """Return the conditions. With ``any_object``, every new or changed object concerns the webhook."""
@@ -71,8 +80,15 @@ class ObjectConditions:
         if any("UPDATE" in resource.operations for resource in self._matched.values()):
             expressions["changes"] = [*always, *self._changes()]
         if not any_object and not self._concern.everything:
-            expressions["concerns"] = [*always, *self._concerns()]
+            expressions["concerns"] = self.needed()
+            if self._of_controllers is not None:  # the same call validates these Pods
+                both = block(f"{CONTROLLERS_POD} ? (", [*always, *self._of_controllers.needed()])
+                expressions["concerns"] = [f"{both} : {block('(', self.needed())}"]
         return [{"name": name, "expression": any_of(lines)} for name, lines in expressions.items()]
+
+    def needed(self) -> list[str]:
+        """Return expressions that are true for objects that may concern a policy."""
+        return ["true"] if self._concern.everything else [*self._always(), *self._concerns()]
 
     def for_everything(self, key: ResourceKey) -> Iterator[str]:
         """Yield the names of policies that any object of this resource may concern."""

@@ -170,12 +170,12 @@ def test_a_policy_test_cant_run(policy: str, run: Run, write: Write) -> None:
 def test_a_bug_outside_the_policies_costs_one_object(
     files: list[str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(request: Request, *_: Any) -> Decision:
+    def broken(request: Request, *_: Any) -> tuple[Decision, Decision]:
         if request.name == "broken":
             raise KeyError("hunter2")
-        return Decision()
+        return Decision(), Decision()
 
-    monkeypatch.setattr("webhook.judging.judge.decide", broken)
+    monkeypatch.setattr("webhook.judging.judge.decide_both", broken)
     done = run("check", "-o", "json", *files)
     assert (done.code, done.json["summary"]["documents"]) == (2, 4)
     assert "broken.yaml:4:5: can't be evaluated because of a bug in spotgate; report it: KeyError at " in done.err

@@ -60,6 +60,19 @@ INPUTS: Final[dict[str, dict[str, str | bytes]]] = {
         "in/0.yaml": f"{MANY}---\napiVersion: v1\nkind: List\nitems:\n- {indent(SPOT_POOL, '  ')[2:]}",
         "in/1.yaml": f"{MANY}---\n{ON_DEMAND_POOL.replace('compute.coreweave.com/v1alpha1', 'v1')}",
     },
+    "one file": {"in/0.yaml": MANY * 2 + "---\n" + PODS[0]},
+    "one file with a mark, Windows line ends, comments, and the end of a document": {
+        "in/0.yaml": b"\xef\xbb\xbf# \xc3\xa9\n"
+        + MANY.replace("---\n", "# ---\n---\n...\n--- # é\n").replace("\n", "\r\n").encode()
+    },
+    "one file with separators in texts": {
+        "in/0.yaml": MANY.replace("---\n", "---\n# |\n---\n---x: |\n  --- \n ---\n---\n")
+    },
+    "one file with a separator in quotes": {"in/0.yaml": f"{MANY}---\na: '\n---\n'\n---\n{MANY}"},
+    "one file with a separator in brackets": {"in/0.yaml": f"{MANY}---\na: [\n---\n]\n---\n{MANY}"},
+    "one file with directives": {"in/0.yaml": MANY.replace("---\n", "...\n%YAML 1.1\n---\n")},
+    "one file with a directive before text": {"in/0.yaml": MANY.replace("---\n", "%YAML 1.1\n---\n", 30)},
+    "one file with an alias of another document": {"in/0.yaml": MANY.replace("---\n", "---\n&a {a: *a}\n---\n", 1)},
     "documents other than objects": {"in/0.yaml": MANY.replace("kind: Thing", "kind: 1"), "in/1.yaml": "a: 1\n"},
 }
 

@@ -50,10 +50,10 @@ class Asking:
         requests, self._other.seen[:] = list(self._other.seen), []
         return requests
 
-    def about(self, path: str, thing: JSON) -> set[str]:
+    def about(self, path: str, thing: JSON, user: str = "") -> set[str]:
         """Create the object in a dry run, and return the webhooks that the API server calls."""
         self.seen()
-        answer = self.api.create(path, thing, dry_run=True)
+        answer = self.api.send("POST", path, thing, dry_run=True, user=user)
         assert answer.status in {201, 422}, answer.message  # 422: too large, checked after admission
         return {request["webhook"] for request in self.seen()}
 
@@ -89,6 +89,9 @@ def asking(cluster: Cluster) -> Iterator[Asking]:
         yield calls
 
 
+LONGEST = {f"{number:0>50}.example.com/{'n' * 63}": "v" for number in range(64)}
+
+
 def many(count: int = MANY) -> dict[str, str]:
     return {f"k{number}": "v" for number in range(count)}
 
@@ -120,6 +123,29 @@ def test_a_pod_of_any_size_is_sent(labels: JSON, spec: JSON, asking: Asking) -> 
     assert "workloads" in asking.about(pods_in(asking.namespace), labeled(pod("hostile", **spec), labels))
 
 
+CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+COSTLY_SPEC = {"nodeSelector": many(60), "tolerations": tolerating(16), "affinity": affinity(16, 16)}
+
+
+@pytest.mark.parametrize(
+    ("user", "labels", "spec", "called"),
+    [
+        ("", SPOT, {}, {"mutate", "workloads"}),
+        ("", RESERVED, {}, {"workloads"}),
+        ("", {}, {}, set()),
+        (CONTROLLER, SPOT, {}, {"mutate"}),
+        (CONTROLLER, RESERVED, {}, {"mutate"}),
+        (CONTROLLER, LONGEST, COSTLY_SPEC, {"mutate"}),
+        (CONTROLLER, RESERVED, {"nodeSelector": many()}, {"mutate"}),
+        (CONTROLLER, {}, {}, set()),
+    ],
+)
+def test_the_pod_of_a_controller_takes_at_most_one_call(
+    user: str, labels: JSON, spec: JSON, called: set[str], asking: Asking
+) -> None:
+    assert asking.about(pods_in(asking.namespace), labeled(pod("x", **spec), labels), user) == called
+
+
 def test_an_invalid_pod_is_sent_before_the_api_server_rejects_it(asking: Asking) -> None:
     for spec in ({"nodeSelector": {LONG: "v"}}, {"affinity": affinity(0, 0)}):
         thing = labeled(pod("hostile", **spec), SPOT)
@@ -130,7 +156,6 @@ def groups(*templates: Any) -> JSON:
     return {"workerGroupSpecs": [{"groupName": f"g{number}", "template": pod} for number, pod in enumerate(templates)]}
 
 
-LONGEST = {f"{number:0>50}.example.com/{'n' * 63}": "v" for number in range(64)}
 COSTLY: JSON = {
     "metadata": {"labels": LONGEST, "annotations": LONGEST},
     "spec": {
@@ -195,6 +220,7 @@ def test_each_pod_in_a_namespace_with_a_capacity_label_is_sent_once(asking: Aski
             if called := asking.about(path, pod("plain")):
                 break
         assert called == {"mutate-spot-namespaces", "spot-namespaces"}
+        assert asking.about(path, pod("plain"), CONTROLLER) == {"mutate-spot-namespaces"}
         assert asking.about(path, labeled(pod("plain"), RESERVED)) == called
     finally:
         kubectl("label", "namespace", asking.namespace, "spotgate.dev/capacity-")

@@ -68,13 +68,21 @@ class Api:
     cluster: ControlPlane
 
     def send(
-        self, method: str, path: str, body: Any = None, *, dry_run: bool = False, content: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        dry_run: bool = False,
+        content: str = "application/json",
+        user: str = "",
     ) -> Answer:
-        """Send a request as the administrator."""
+        """Send a request as the administrator, who can impersonate a user."""
         credentials = self.cluster.credentials
         tls = _trusting(credentials.authority)
         address = credentials.url.removeprefix("https://")
         headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": content}
+        headers |= {"Impersonate-User": user} if user else {}
         connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_SECONDS, context=tls)
         with contextlib.closing(connection):
             query = "?dryRun=All" if dry_run else ""

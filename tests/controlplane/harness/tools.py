@@ -42,7 +42,12 @@ KYVERNO: Final = Module(
     source="github.com/kyverno/kyverno",
     packages={"kyverno": "github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno"},
 )
-PEERS: Final = (GATOR, KYVERNO)  # measured by `make bench-peers`
+KUBECONFORM: Final = Module(
+    directory=MODULES / "kubeconform",
+    source="github.com/yannh/kubeconform",
+    packages={"kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform"},
+)
+PEERS: Final = (GATOR, KUBECONFORM, KYVERNO)  # measured by `make bench-peers`
 
 
 def find_tools(names: Collection[str]) -> dict[str, Path]:

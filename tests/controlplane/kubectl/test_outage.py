@@ -229,7 +229,7 @@ def test_a_workload_older_than_the_webhook_still_replaces_its_pods(cluster: Clus
         and event["objectRef"] | {"namespace": running.namespace, "resource": "pods"} == event["objectRef"]
         and event["verb"] == "create"
     ]
-    assert created[-1]["workloads.spotgate.dev/controller-created"] == controller
-    assert created[-1]["workloads.spotgate.dev/reserved-labels"] == (
+    assert created[-1]["mutate.spotgate.dev/controller-created"] == controller
+    assert created[-1]["mutate.spotgate.dev/reserved-labels"] == (
         "warn reserved-labels/reserved: label qos.coreweave.cloud/interruptible is in the reserved domain coreweave.cloud"
     )

@@ -14,8 +14,8 @@ from webhook.engine.engine import decide
 from webhook.inputs.files import STDIN
 from webhook.inputs.review_errors import position_of
 from webhook.model.decision import Outcome, verdict_of
-from webhook.model.patch import apply_all
-from webhook.model.review import BadReviewError, decode_object, decode_review
+from webhook.model.patch import patched_object
+from webhook.model.review import BadReviewError, decode_review
 from webhook.policy.errors import Problem, escaped_name, unreadable
 from webhook.rules.context import NOTHING_KNOWN, Context, Phase, utc_now
 from webhook.runtime.recording import SUFFIX, RecordedFinding, decode_notes, recorded_findings
@@ -146,8 +146,8 @@ class Policies(msgspec.Struct, frozen=True):
     def answer_injected(self, review: Review) -> Answer:
         """Return the validating answer after the injections of these policies' mutating webhook."""
         if patch := self._decide(review, Phase.MUTATE).patch:
-            injected = msgspec.json.encode(apply_all(patch, decode_object(review.request.object)))
-            review = replace(review, request=replace(review.request, object=msgspec.Raw(injected)))
+            injected = patched_object(review.request.object, patch)
+            review = replace(review, request=replace(review.request, object=injected))
         return self.answer(review, Phase.VALIDATE)
 
     def _decide(self, review: Review, phase: Phase) -> Decision:

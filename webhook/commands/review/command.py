@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.reading import read_file
 from webhook.commands.shared.flags import add_cluster, add_kubernetes_version, add_list, add_policies, options_of
-from webhook.engine.engine import decide
-from webhook.engine.response import respond
+from webhook.engine.call import decide_call, respond_to_call
 from webhook.inputs.policies import read_policies, read_state
 from webhook.inputs.review_errors import position_of
 from webhook.model.review import BadReviewError, decode_review
@@ -80,7 +79,7 @@ def run(namespace: Namespace) -> int:
     view = read_state(options.state, bundle)
     phase = Phase(options.phase)
     context = Context(phase=phase, now=utc_now()).seeing(view, options.kubernetes_version)
-    sys.stdout.buffer.write(respond(request.uid, decide(request, bundle.index, context), phase))
+    sys.stdout.buffer.write(respond_to_call(decide_call(request, bundle, context)))
     return FINE
 
 

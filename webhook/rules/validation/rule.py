@@ -120,9 +120,6 @@ def _message(rule: _Rule, values: Values) -> str:
 
 
 def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 - expressions need none
-    # Import jsonpatch for `Subject.shown` before the first request: it takes 10 ms. Other policies don't need these.
-    import jsonpatch  # noqa: F401, PLC0415
-
     from webhook.cel.limits import BUDGET_NS  # noqa: PLC0415
     from webhook.rules.validation.compiler import Compiler  # noqa: PLC0415
 

@@ -17,8 +17,8 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.pending_changes import PendingChanges
-from webhook.engine.engine import decide_on
-from webhook.engine.response import errored, respond
+from webhook.engine.call import decide_call, phases_of, respond_to_call
+from webhook.engine.response import errored
 from webhook.model.review import BadReviewError, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.runtime.log import TEXT_LENGTH, Repeats, log, log_decision, log_failure
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterState, ClusterView
     from webhook.cluster.floor import FloorFacts
-    from webhook.model.decision import Decision
+    from webhook.engine.call import Decided
     from webhook.model.review import Request
     from webhook.runtime.limits import Limits
     from webhook.runtime.snapshot import Snapshot
@@ -204,8 +204,8 @@ class Webhook:
         try:
             snapshot = self.snapshot
             index, view = snapshot.bundle.index, snapshot.state.view()
-            route = index.route(phase, request)
-            fresh = route is not None and route.needs.fresh
+            routes = [index.route(decided, request) for decided in phases_of(request, phase, snapshot.bundle)]
+            fresh = any(route is not None and route.needs.fresh for route in routes)
             waiting_since = perf_counter()
             wait = max(_LEAST, min(target.timeout - self._limits.reply - (waiting_since - started), self._limits.fresh))
             if fresh:
@@ -220,54 +220,55 @@ class Webhook:
                 oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
                 view=self._pending_changes.applied(view) if fresh else view,
             )
-            decision = decide_on(route, request, index, context)
-            if fresh and phase is Phase.VALIDATE and not decision.denied and not request.dry_run:
+            decided = decide_call(request, snapshot.bundle, context)
+            if fresh and phase is Phase.VALIDATE and not decided[0][1].denied and not request.dry_run:
                 self._pending_changes.note(request, view, index.providers)
-            answer = respond(request.uid, decision, phase)
+            answer = respond_to_call(decided)
             if self._recorder is not None:
-                self._recorder.take(request, decision, context, snapshot.bundle, answer)
+                for one in decided:
+                    self._recorder.take(*one, snapshot.bundle, answer if len(decided) == 1 else respond_to_call([one]))
         except Exception as error:  # noqa: BLE001 - no request must stop the server
             return self._bug(request, phase, error)
         seconds = perf_counter() - started
         # The client doesn't wait until the decision is logged.
-        return ReviewResponse(answer, partial(self._write_down, request, phase, decision, seconds, peer, caller))
+        return ReviewResponse(answer, partial(self._write_down, decided, seconds, peer, caller))
 
-    def _write_down(
-        self, request: Request, phase: Phase, decision: Decision, seconds: float, peer: Peer, caller: str
-    ) -> None:
-        """Count a decision, log it, and remember its line for the operators' page."""
-        policies = [finding.policy for finding in decision.findings] + [
-            operation.policy for operation in decision.patch
-        ]
-        line = {
-            "event": "decision",
-            "uid": request.uid[:TEXT_LENGTH],
-            "phase": str(phase),  # much faster than its `value`
-            "operation": request.operation,
-            "resource": request.path[:TEXT_LENGTH],
-            "namespace": request.namespace[:TEXT_LENGTH],
-            "name": request.name[:TEXT_LENGTH],
-            "user": request.user_info.username[:TEXT_LENGTH],
-            "allowed": not decision.denied,
-            "outcome": self._metrics.decided(request, phase, decision, seconds, authenticated=bool(caller)),
-            "policies": list(dict.fromkeys(policies)),
-            "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
-            "patch_operations": len(decision.patch),
-            "ms": round(seconds * 1000, 3),
-            "caller": caller[:TEXT_LENGTH] or UNAUTHENTICATED,
-            "peer": peer.address,
-        }
-        log_decision(line)
-        for failure in decision.failures:
-            self._metrics.count("policy_errors", failure.policy)
-            fields = {"policy": failure.policy, "error": failure.error, "where": failure.where}
-            key = f"{failure.policy} {failure.where[-1]}"
-            self._repeats.log(log.error, "policy failed", key, uid=line["uid"], phase=line["phase"], **fields)
-        if request.is_probe:
-            return
-        self.last.append(line)
-        if decision.findings:
-            self.found.append(line)
+    def _write_down(self, decided: list[Decided], seconds: float, peer: Peer, caller: str) -> None:
+        """Count each decision, log it, and remember its line for the operators' page."""
+        for request, decision, context in decided:
+            policies = [finding.policy for finding in decision.findings] + [
+                operation.policy for operation in decision.patch
+            ]
+            effect = self._metrics.decided(request, context.phase, decision, authenticated=bool(caller))
+            line = {
+                "event": "decision",
+                "uid": request.uid[:TEXT_LENGTH],
+                "phase": str(context.phase),  # much faster than its `value`
+                "operation": request.operation,
+                "resource": request.path[:TEXT_LENGTH],
+                "namespace": request.namespace[:TEXT_LENGTH],
+                "name": request.name[:TEXT_LENGTH],
+                "user": request.user_info.username[:TEXT_LENGTH],
+                "allowed": not decision.denied,
+                "outcome": effect,
+                "policies": list(dict.fromkeys(policies)),
+                "findings": list(dict.fromkeys([finding.id for finding in decision.findings])),
+                "patch_operations": len(decision.patch),
+                "ms": round(seconds * 1000, 3),
+                "caller": caller[:TEXT_LENGTH] or UNAUTHENTICATED,
+                "peer": peer.address,
+            }
+            log_decision(line)
+            for failure in decision.failures:
+                self._metrics.count("policy_errors", failure.policy)
+                fields = {"policy": failure.policy, "error": failure.error, "where": failure.where}
+                key = f"{failure.policy} {failure.where[-1]}"
+                self._repeats.log(log.error, "policy failed", key, uid=line["uid"], phase=line["phase"], **fields)
+            if not request.is_probe:
+                self.last.append(line)
+                if decision.findings:
+                    self.found.append(line)
+        self._metrics.answered(decided[0][0], decided[0][2].phase, seconds)
 
     async def _fresh(self, state: ClusterState, seconds: float) -> ClusterView:
         """Return a fresh view of the cluster. If the read fails or takes too long, the node pools are unknown."""

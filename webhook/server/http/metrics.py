@@ -34,7 +34,7 @@ _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
 
 _FINDING_LABELS: Final = ("policy", "id", "resource_namespace")
 _COUNTERS: Final = {
-    "decisions": ("Answered reviews.", "phase", "outcome", "resource", "caller"),
+    "decisions": ("Decisions on reviews. One call can decide both phases.", "phase", "outcome", "resource", "caller"),
     "findings": ("Findings of policies.", *_FINDING_LABELS, "outcome"),
     "would_deny": ("Findings that would deny in mode `deny`.", *_FINDING_LABELS),
     "unknown": ("Findings because of unknown facts.",),
@@ -92,9 +92,12 @@ class Metrics:
             series = self._series[name, *labels] = counter.labels(*labels) if labels else counter
         series.inc(by)
 
-    def decided(
-        self, request: Request, phase: Phase, decision: Decision, seconds: float, *, authenticated: bool
-    ) -> str:
+    def answered(self, request: Request, phase: Phase, seconds: float) -> None:
+        """Record the time of one call, which can have decided both phases."""
+        if not request.is_probe:
+            self._seconds[phase].observe(seconds)
+
+    def decided(self, request: Request, phase: Phase, decision: Decision, *, authenticated: bool) -> str:
         """Count one decision, except for a probe of `spotgate doctor`. Return its effect, such as denied."""
         outcome = _outcome(decision)
         if request.is_probe:
@@ -103,7 +106,6 @@ class Metrics:
         if not _has_room(self._resources, resource, _RESOURCES):
             resource = _OTHER
         self.count("decisions", phase, outcome, resource, "authenticated" if authenticated else "unauthenticated")
-        self._seconds[phase].observe(seconds)
         for finding in decision.findings:
             labels = (finding.policy, finding.id, request.namespace[:TEXT_LENGTH])
             outcome_label = str(finding.outcome)
