@@ -99,3 +99,16 @@ def test_workloads_that_a_branch_makes_worse_are_reported(spotgate: Path, tmp_pa
     said = rehearsed(spotgate, tmp_path, "--compare=main")
     assert "Compared with main:\n    worse: Deployment default/web: pending 0 -> 1\n" in said
     assert "better" not in said
+
+
+def test_an_eviction_at_the_notice_saves_pods_with_a_long_grace_period(spotgate: Path, tmp_path: Path) -> None:
+    nodes, _, deployment = (CLUSTER % 1).split("---")
+    slow = deployment.replace("    spec:\n", "    spec:\n      terminationGracePeriodSeconds: 350\n")
+    (tmp_path / "cluster.yaml").write_text(f"{nodes}---{slow}")
+    said = rehearsed(spotgate, tmp_path, "--with-fixes")
+    for line in (
+        "\n    killed early                   1               0\n",
+        "Fix (helps): Deployment default/web: its grace period of 350 s is longer than the 300 s that the reclaim leaves; with spotgate",
+        "          spotgate.dev/on-reclaim: evict\n",
+    ):
+        assert line in said, said

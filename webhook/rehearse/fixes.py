@@ -13,6 +13,7 @@ from webhook.capacity.providers.machines import TYPE_LABEL
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.kube.containers import device_classes_of, quantities_of
 from webhook.kube.disruption import budget_from
+from webhook.kube.notice import EVICT, ON_RECLAIM
 from webhook.rehearse.inputs.nodes import RehearsedNode, size_of
 from webhook.rehearse.inputs.resources import (
     BUDGET,
@@ -58,7 +59,12 @@ def fixes_of(result: Rehearsal, snapshot: ClusterSnapshot) -> tuple[Fix, ...]:
         # With a budget, the eviction of one Pod waits until the replacement of another is ready.
         longest = seconds - _whole_pauses(workload.startup_seconds) if evicts and workload.budget else seconds
         if workload.kind in _WITH_TEMPLATE:
-            fixes += _of_template(workload, value, snapshot, longest)
+            waits = seconds - longest
+            from_notice = all(
+                window.notice is not None and window.granted(window.notice + waits, workload.grace_seconds)
+                for window in result.windows
+            )
+            fixes += _of_template(workload, value, snapshot, longest, from_notice=from_notice)
         if workload.failed:
             fixes.append(_of_failed_job(workload, value))
         # Several workloads with one budget would get contradictory changes.
@@ -98,8 +104,13 @@ def _objects(snapshot: ClusterSnapshot) -> dict[tuple[str, str, str], JSON]:
     return objects
 
 
-def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float) -> Iterator[Fix]:
-    """Propose changes to a workload's pod template."""
+def _of_template(
+    workload: WorkloadResult, value: JSON, snapshot: ClusterSnapshot, longest: float, *, from_notice: bool
+) -> Iterator[Fix]:
+    """Propose changes to a workload's pod template.
+
+    ``longest`` is the grace period that fits after the drain. ``from_notice``: the workload's own fits from the notice.
+    """
     elsewhere = any(not node.spot for node in snapshot.nodes)
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
     if workload.pending.max and template_of(value).labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
@@ -110,12 +121,16 @@ def _of_template(workload: WorkloadResult, value: JSON, snapshot: ClusterSnapsho
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
     if workload.killed_early.max and workload.grace_seconds > longest > 0:
-        yield _change(
+        why = (
             f"{workload}: its grace period of {workload.grace_seconds:g} s is longer than the {longest:g} s that the "
-            f"reclaim leaves{' with its budget' if workload.budget else ''}{who}",
-            value,
-            {"template": {"spec": {"terminationGracePeriodSeconds": int(longest)}}},
+            f"reclaim leaves{' with its budget' if workload.budget else ''}"
         )
+        if from_notice and template_of(value).labels.get(ON_RECLAIM) != EVICT:
+            why += f"; with {ON_RECLAIM}: {EVICT} and the controller's reclaim notices, it begins at the notice"
+            change: JSON = {"metadata": {"labels": {ON_RECLAIM: EVICT}}}
+        else:
+            change = {"spec": {"terminationGracePeriodSeconds": int(longest)}}
+        yield _change(f"{why}{who}", value, {"template": change})
 
 
 def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:

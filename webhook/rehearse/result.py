@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from webhook.capacity.providers.pool import Taint  # noqa: TC001 - msgspec reads the annotations
+from webhook.controller.notice.steps import granted_seconds
 from webhook.documents.yaml_writer import dump
 from webhook.rehearse.reasons import Cause, HarmReason
 
@@ -82,6 +83,9 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
         kill: when the remaining Pods get SIGKILL.
         removal: when the node is removed.
         drained_by: as in the provider document.
+        notice: when the node shows the signal on which `spotgate controller` evicts Pods; None if that isn't before the
+            drain.
+        margin: the seconds before the removal by which a Pod that is evicted on this signal must have stopped.
         unevicted: the annotation of Pods that the drain skips; empty if it skips none.
         cordon_taint: the taint that cordons the nodes; Pods that tolerate it are exempt from the drain. If None, the
             nodes become unschedulable instead.
@@ -97,6 +101,8 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
     kill: float
     removal: float
     drained_by: DrainedBy = "eviction"
+    notice: float | None = None
+    margin: int = 0
     unevicted: str = ""
     cordon_taint: Taint | None = None
     tiers: bool = False
@@ -111,6 +117,15 @@ class ReclaimWindow(msgspec.Struct, frozen=True):
             return gone
         drain = "drain" if self.drained_by == "eviction" else "shutdown"
         return [(self.cordon, "cordon"), (self.drain, drain), (self.kill, "SIGKILL"), *gone]
+
+    def granted(self, now: float, own: float) -> int | None:
+        """Return the grace period that an eviction on the signal grants at this second, in place of the Pod's own.
+
+        Return None if the Pod isn't evicted then: the drain has begun, or the Pod has as much time without it.
+        """
+        if self.notice is None or now >= self.drain:
+            return None
+        return granted_seconds(self.removal - now, self.margin, own)
 
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True, rename="camel"):

@@ -15,11 +15,13 @@ from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.pool import Taint
 from webhook.kube.pod import PodSpec
 from webhook.rehearse.inputs.nodes import RehearsedNode
-from webhook.rehearse.result import ReclaimWindow
+from webhook.rehearse.result import ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.reclaim import Reclaim
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.rehearse.runs.watching import SeenPod
+from webhook.rehearse.runs.workloads import RehearsedPod
+from webhook.rehearse.runs.writing import Writer
 
 HOLD = "karpenter.sh/do-not-disrupt"
 PLAIN = ReclaimWindow("CoreWeave", ("n",), 0, 0, 120, 120)
@@ -103,6 +105,36 @@ def test_a_run_times_out_and_says_so() -> None:
     assert reclaim.notes == {"events later than 0 s after the notice: the run timed out after 900 s"}
     with pytest.raises(CannotJudgeError, match="doesn't become stable within 900 s"):
         asyncio.run(reclaim.begin())
+
+
+@pytest.mark.parametrize(
+    ("label", "options", "second", "is_killed"),
+    [("evict", {"gracePeriodSeconds": 390}, 0, False), ("inform", None, 120, True)],
+)
+def test_a_pod_that_asks_for_it_is_evicted_at_the_notice(
+    label: str, options: object, second: float, *, is_killed: bool
+) -> None:
+    seen = drained_pod("web", terminationGracePeriodSeconds=350).seen
+    seen.metadata.labels = {"spotgate.dev/on-reclaim": label}
+    pod = RehearsedPod(
+        *(seen, WorkloadKey("v1", "Pod", "a", "web"), "n", 350.0, Counter(), ()), 0.0, 0.0, gang=None, leaves=False
+    )
+    asked = []
+
+    async def write(_: str, path: str, body: dict[str, Any], *__: object) -> None:
+        if path.endswith("/eviction"):
+            asked.append(body.get("deleteOptions"))
+            seen.metadata.deletionTimestamp = "2026-11-29T01:00:00Z"
+
+    async def wait() -> None: ...
+
+    api: Any = SimpleNamespace(write=write)
+    watches: Any = SimpleNamespace(budgets={}, quotas={})
+    quiet: Any = SimpleNamespace(over=False, wait=wait)
+    workloads: Any = SimpleNamespace(pods=lambda: [pod], exists=lambda _: True)
+    window = ReclaimWindow("CoreWeave", ("n",), 0, 120, 420, 420, notice=0, margin=30)
+    asyncio.run(Reclaim(Writer(api), watches, quiet, workloads, startup=30, seed=0).run([window], []))
+    assert (asked, pod.evicted, pod.killed) == ([options], second, is_killed)
 
 
 # Shortages of pending Pods

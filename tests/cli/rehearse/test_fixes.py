@@ -105,6 +105,13 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
     )
 
 
+def noticed(**figures: Any) -> Rehearsal:
+    """Return a result on nodes that show the notice 120 s before the drain."""
+    result = rehearsed(**figures)
+    windows = tuple(structs.replace(window, notice=0, margin=30) for window in result.windows)
+    return structs.replace(result, windows=windows)
+
+
 @pytest.mark.parametrize(
     ("text", "result", "proposed"),
     [
@@ -123,6 +130,30 @@ def rehearsed(*, replicas: Any = 6, **figures: Any) -> Rehearsal:
             rehearsed(killed_early=Figure(6, 6), grace_seconds=600),
             [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 300}}}}],
             id="a grace period over the window",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 350),
+            noticed(killed_early=Figure(6, 6), grace_seconds=350),
+            [{"spec": {"template": {"metadata": {"labels": {"spotgate.dev/on-reclaim": "evict"}}}}}],
+            id="a grace period that fits from the notice",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 390),
+            noticed(killed_early=Figure(6, 6), grace_seconds=390),
+            [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 300}}}}],
+            id="a grace period that is as long as the time from the notice",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred, spotgate.dev/on-reclaim: evict", 350),
+            noticed(killed_early=Figure(6, 6), grace_seconds=350),
+            [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 300}}}}],
+            id="a Pod that has the label, and is killed early nevertheless",
+        ),
+        pytest.param(
+            DEPLOYMENT % ("spot-preferred", 380) + BUDGET,
+            noticed(killed_early=Figure(6, 6), grace_seconds=380, budget="web"),
+            [{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 270}}}}],
+            id="a grace period that fits only without the budget",
         ),
         pytest.param(
             DEPLOYMENT % ("spot-preferred", 60) + BUDGET,

@@ -19,6 +19,8 @@ from webhook.rehearse.inputs.source import ClusterSource
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from webhook.rehearse.result import DrainedBy
+
 TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
 SPOT = {"eks.amazonaws.com/capacityType": "SPOT"}
 CLUSTER = (
@@ -66,6 +68,28 @@ def lost(*wanted: str) -> tuple[tuple[str, ...], set[str]]:
 )
 def test_values_select_nodes(wanted: list[str], named: list[str], nodes: set[str]) -> None:
     assert lost(*wanted) == (tuple(named), nodes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "drained_by", "notice", "granted"),
+    [
+        pytest.param({"compute.coreweave.com/node-pool": "spot"}, None, 0, 390, id="CoreWeave"),
+        pytest.param({"compute.coreweave.com/node-pool": "spot"}, "nobody", None, None, id="nobody marks the node"),
+        pytest.param({"compute.coreweave.com/node-pool": "spot"}, "kubelet", None, None, id="a shutdown"),
+        pytest.param({"eks.amazonaws.com/nodegroup": "spot"}, None, None, None, id="a drain at the notice"),
+        pytest.param({"karpenter.sh/nodepool": "spot"}, None, None, None, id="no signal"),
+        pytest.param({}, None, None, None, id="no provider"),
+    ],
+)
+def test_a_window_has_a_notice_if_the_node_shows_it_before_the_drain(
+    labels: dict[str, str], drained_by: DrainedBy | None, notice: float | None, granted: int | None
+) -> None:
+    value = {**node("a", ""), "metadata": {"name": "a", "labels": {"rack": "r1", **labels}}}
+    snapshot = snapshot_of(ClusterSource(manifests=[manifest_of("here", value)]), BUNDLE, {})
+    (window,) = loss_of(["selector:rack=r1"], snapshot, drained_by).windows
+    assert (window.notice, window.granted(0, 389)) == (notice, granted)
+    assert window.granted(0, 390) is None
+    assert window.granted(window.drain, 30) is None
 
 
 def test_a_share_is_sampled_with_a_fixed_seed() -> None:

@@ -48,10 +48,19 @@ def next_step(pod: NotifiedPod, notice: Notice | None, now: datetime, *, refused
     jitter = _JITTER if notice.estimated else timedelta(0)
     if pod.told is None or pod.told > notice.removal + jitter:
         return Inform(notice.removal)
-    grace = int((notice.removal - now).total_seconds()) - max(notice.margin, _LEAST_MARGIN)
-    if pod.evict and grace > pod.grace and (now < notice.drain or not refused):
+    grace = granted_seconds((notice.removal - now).total_seconds(), notice.margin, pod.grace)
+    if pod.evict and grace is not None and (now < notice.drain or not refused):
         return Evict(grace)
     return None
+
+
+def granted_seconds(left: float, margin: int, own: float) -> int | None:
+    """Return the grace period of an Eviction, in seconds, or None if the Pod has as much without it.
+
+    ``left`` and ``margin`` are the seconds until the removal, and those before it by which the Pod must have stopped.
+    """
+    grace = int(left) - max(margin, _LEAST_MARGIN)
+    return grace if grace > own else None
 
 
 def lasting(before: NotifiedNode, after: NotifiedNode) -> NotifiedNode:

@@ -151,6 +151,11 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     removal = max(timeline.removal_seconds, timeline.drain_seconds)
     drain = removal if by == "nobody" else timeline.drain_seconds
     unevicted = unevicted_annotation(node.provider, node.pool)
+    own = [signal.drain_seconds for signal in node.provider.reclaim_notice]
+    ahead = (timeline.drain_seconds if seconds is None else seconds for seconds in own)
+    notice = max(drain - max(ahead, default=0), 0)
+    # A shutdown by the kubelet and a drain in tiers begin with their signals.
+    evicts_before = by == "eviction" and not timeline.drain_tiers and notice < drain
     return ReclaimWindow(
         provider=node.provider.title,
         nodes=(),
@@ -159,6 +164,8 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
         kill=min(drain + limit, removal),
         removal=removal,
         drained_by=by,
+        notice=notice if evicts_before else None,
+        margin=node.provider.grace_period.safety_margin_seconds,
         unevicted=unevicted,
         cordon_taint=timeline.cordon_taint.taint if timeline.cordon_taint is not None else None,
         tiers=timeline.drain_tiers,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.exits import CannotJudgeError
+from webhook.kube.notice import EVICT, ON_RECLAIM
 from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import BELOW_AT_MOST, PodState, ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.clock import Clock, Rank
@@ -103,6 +104,8 @@ class Reclaim:
                 for node in window.nodes:
                     self._clock.at(window.cordon, Rank.CORDON, partial(self._cordon, f"/api/v1/nodes/{node}", window))
                 self._clock.at(window.drain, Rank.DRAIN, partial(self._start_drain, window))
+            if window.notice is not None:
+                self._clock.at(window.notice, Rank.DRAIN, partial(self._start_notice, window))
             self._clock.at(window.kill, Rank.KILL, partial(self._kill, window))
             self._clock.at(window.removal, Rank.REMOVE, partial(self._remove, window))
         for seconds, new in grown:
@@ -192,6 +195,13 @@ class Reclaim:
             spec = {"taints": [*taints, msgspec.to_builtins(window.cordon_taint)]}
         await self._writer.merge(path, {"spec": spec})
 
+    async def _start_notice(self, window: ReclaimWindow) -> None:
+        """Start to evict the Pods that ask for it, as `spotgate controller` does until the drain."""
+        asking = [pod for pod in self._pods_on(window) if pod.seen.labels.get(ON_RECLAIM) == EVICT and not pod.leaves]
+        if asking:
+            self._drain.begin(window, asking)
+            self._clock.at(self._clock.now, Rank.EVICT, self._evict)
+
     async def _start_drain(self, window: ReclaimWindow) -> None:
         pods = self._pods_on(window)
         if window.drained_by != "eviction":
@@ -233,7 +243,13 @@ class Reclaim:
             self._notice()
 
     def _is_allowed(self, pod: RehearsedPod) -> bool:
-        """Return whether an eviction may succeed: no refusal yet, or the budget now allows a disruption."""
+        """Return whether an eviction may succeed: no refusal yet, or the budget now allows a disruption.
+
+        Before the drain, it must also give the Pod more time.
+        """
+        window, now = self._lost[pod.seen.node], self._clock.now
+        if now < window.drain and window.granted(now, pod.grace) is None:
+            return False
         allowed = [self._watches.budgets[key].status.disruptionsAllowed for key in pod.budgets]
         return not pod.blocked or (len(allowed) <= 1 and all(allowed))
 
@@ -246,9 +262,12 @@ class Reclaim:
             return False
         if not self._is_allowed(pod):
             return False
-        several = len(pod.budgets) > 1  # the Eviction API refuses Pods with more than one budget
-        status = HTTPStatus.CONFLICT if several else await self._writer.evict(pod.seen.path, pod.seen.metadata.name)
+        granted = self._lost[pod.seen.node].granted(self._clock.now, pod.grace)
+        status: int = HTTPStatus.CONFLICT  # the Eviction API refuses Pods with more than one budget
+        if len(pod.budgets) <= 1:
+            status = await self._writer.evict(pod.seen.path, pod.seen.metadata.name, granted)
         if status == HTTPStatus.OK:
+            pod.grace = granted or pod.grace
             await self._evicted(pod)
         elif status != HTTPStatus.NOT_FOUND:
             names = ", ".join(name for _, name in pod.budgets)

@@ -140,7 +140,7 @@ def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches
     run.replicas += pod.ran
     run.lost += is_lost
     run.lost_on |= {pod.node} if is_lost else set()
-    run.grace = max(run.grace, pod.grace if is_lost else 0)
+    run.grace = max(run.grace, float(pod.seen.grace_seconds) if is_lost else 0)
     run.moves |= is_lost and not pod.leaves
     run.pending_before += pod.waited
     figures["pending"] -= pod.waited

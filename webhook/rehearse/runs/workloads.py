@@ -42,7 +42,7 @@ class RehearsedPod(msgspec.Struct, eq=False):
         seen: the last observed state of the Pod.
         workload: the top-level workload.
         node: the first Node that ran the Pod; empty if there is none.
-        grace: the grace period in seconds.
+        grace: the grace period in seconds: the Pod's own, or the one that an eviction granted.
         requests: the resource requests, including 1 of ``pods``.
         budgets: the namespace and name of the PodDisruptionBudgets that cover the Pod.
         work: the GPU-hours of work that are lost when the Pod stops within its grace period.

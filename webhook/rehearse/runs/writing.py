@@ -54,9 +54,14 @@ class Writer:
         """Delete an object with its grace period or, with ``at_once``, immediately. Raise ApiError."""
         await self._write("DELETE", path, _AT_ONCE if at_once else {})
 
-    async def evict(self, path: str, name: str) -> int:
-        """Request the eviction of a Pod. Return the HTTP status of the response. Raise ApiError."""
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    async def evict(self, path: str, name: str, grace: int | None) -> int:
+        """Request the eviction of a Pod, with its own grace period or another. Return the HTTP status of the response.
+
+        Raise ApiError.
+        """
+        body: JSON = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        if grace is not None:
+            body["deleteOptions"] = {"gracePeriodSeconds": grace}
         return await self._write("POST", f"{path}/eviction", body)
 
     async def _write(self, method: str, path: str, body: dict[str, Any], media: str = JSON_TYPE) -> int:
