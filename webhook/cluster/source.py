@@ -15,12 +15,11 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from webhook.cluster.api import JSON_TYPE, TOO_LARGE, ApiError
+from webhook.cluster.api import JSON_TYPE, TOO_LARGE, Api, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from webhook.cluster.api import Api
 
 _METADATA: Final = f"{JSON_TYPE};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST: Final = f"{JSON_TYPE};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

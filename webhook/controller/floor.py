@@ -9,7 +9,7 @@ from webhook.capacity.placement.floor import FLOOR_LEASE, on_demand_only
 from webhook.capacity.placement.supply import in_play, supply_of
 from webhook.cluster.live import LiveState
 from webhook.cluster.mirror import Mirror
-from webhook.controller.election import PACE, elect
+from webhook.controller.election import PACE, Lock, elect
 from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api
-    from webhook.controller.election import Lock
     from webhook.engine.bundle import Bundle
     from webhook.kube.pod import Requirement
 

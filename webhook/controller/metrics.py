@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Histogram
+from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from prometheus_client import CollectorRegistry, Metric
 
     from webhook.controller.ledger import Ledger
 

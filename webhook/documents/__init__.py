@@ -19,7 +19,7 @@ import msgspec
 
 from webhook.base.text import line_and_column
 from webhook.documents.json_text import read_json
-from webhook.documents.model import DOCUMENT_LIMITS, DocumentError, DocumentLimits, JSONValue
+from webhook.documents.model import DOCUMENT_LIMITS, DocumentError, DocumentLimits, JSONValue, TextPart
 from webhook.documents.nodes import TextTree
 from webhook.documents.yaml_reader import YAMLReader
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from webhook.base.field_paths import FieldPath
-    from webhook.documents.model import TextPart
 
 __all__ = ["DOCUMENT_LIMITS", "Document", "DocumentError", "DocumentLimits", "JSONValue", "read_documents"]
 

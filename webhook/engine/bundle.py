@@ -28,12 +28,12 @@ from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.engine.index import Index, Policy
 from webhook.model.decision import Outcome
-from webhook.policy.common import ExemptionSpec, ModeSpec, TargetingSpec
-from webhook.policy.document import EXEMPTION, FACTS, MODE, policy_files
+from webhook.policy.common import ExemptionSpec, ExemptSpec, ModeSpec, PolicySpec, TargetingSpec
+from webhook.policy.document import EXEMPTION, FACTS, MODE, PolicyDocument, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
 from webhook.policy.match import Exemption, Matcher, ResourceRule
-from webhook.policy.precedence import ALONE, standings
+from webhook.policy.precedence import ALONE, Standing, standings
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import WorkloadTemplatesSpec, workloads_in
 from webhook.rules.context import Phase
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.policy.common import ExemptSpec, PolicySpec
-    from webhook.policy.document import PolicyDocument
-    from webhook.policy.precedence import Standing
 
 SHIPPED: Final = Path(webhook.rules.__file__).resolve().parents[2] / "policies"
 """The policies that ship with spotgate: next to the packages, both in a checkout and in site-packages."""

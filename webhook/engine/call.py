@@ -10,7 +10,7 @@ from webhook.engine.enforcement import is_controllers_pod
 from webhook.engine.engine import decide, decide_both
 from webhook.engine.response import respond
 from webhook.model.patch import patched_object
-from webhook.rules.context import Phase
+from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.model.decision import Decision
     from webhook.model.review import Request
-    from webhook.rules.context import Context
 
 Decided: TypeAlias = "tuple[Request, Decision, Context]"
 """A request with the decision of one phase, and the context of the decision."""

@@ -14,19 +14,17 @@ from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
-from webhook.model.decision import EMPTY, ENGINE, Finding, Outcome, Violation
+from webhook.model.decision import EMPTY, ENGINE, Failure, Finding, Outcome, Violation
 from webhook.policy.terms import BREAK_GLASS
-from webhook.rules.subject import bounded_metadata
+from webhook.rules.subject import Subject, bounded_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.capacity.view import ClusterView
     from webhook.engine.index import Policy
-    from webhook.model.decision import Failure
     from webhook.model.review import Request
     from webhook.rules.context import Context
-    from webhook.rules.subject import Subject
 
 
 _ACCOUNT: Final = "system:serviceaccount:kube-system:"

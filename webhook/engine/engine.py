@@ -35,9 +35,9 @@ from webhook.model.decision import (
     Trace,
     Violation,
 )
-from webhook.model.review import MalformedObjectError, changes_metadata_only, is_null
+from webhook.model.review import MalformedObjectError, Request, changes_metadata_only, is_null
 from webhook.policy.match import is_namespace, namespace_of
-from webhook.rules.context import Phase
+from webhook.rules.context import Context, Phase
 from webhook.rules.subject import LabelsSubject, Subject, template_subjects
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from webhook.kube.layouts import FoundTemplate
     from webhook.kube.templates import Workload
     from webhook.model.patch import Operation
-    from webhook.model.review import Request
-    from webhook.rules.context import Context
 
 VIOLATIONS_AT_MOST: Final = 100
 """Violations of one policy on one object. Users can't read more, and 60,000 labels must not take seconds."""

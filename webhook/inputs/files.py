@@ -18,17 +18,15 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.reading import read_file
-from webhook.documents import DOCUMENT_LIMITS, DocumentLimits
+from webhook.documents import DOCUMENT_LIMITS, Document, DocumentLimits
 from webhook.inputs.kustomizations import CHART, KUSTOMIZATIONS, patches_of
 from webhook.policy.document import SUFFIXES
-from webhook.policy.errors import unreadable
+from webhook.policy.errors import Problem, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from webhook.base.globs import Globs
-    from webhook.documents import Document
-    from webhook.policy.errors import Problem
 
 STDIN: Final = "-"
 _NEVER: Final = frozenset({"node_modules"})

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.base.field_paths import field_path, parse_field_path
+from webhook.base.field_paths import FieldPath, field_path, parse_field_path
 from webhook.base.globs import Globs
 from webhook.base.placeholders import filling_in
 from webhook.capacity.providers.nodes import Node
 from webhook.documents import Document, DocumentError, read_documents
 from webhook.inputs.broken import kinds_in, names_object
-from webhook.inputs.files import STDIN, Ignored, find_manifest_files
+from webhook.inputs.files import STDIN, Ignored, ManifestFile, find_manifest_files
 from webhook.kube.defaults import drop_nulls
 from webhook.kube.filling import mapping
 from webhook.model.review import MalformedObjectError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from webhook.base.field_paths import FieldPath
-    from webhook.inputs.files import ManifestFile
 
 __all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
 

@@ -11,28 +11,22 @@ from msgspec.structs import replace
 from webhook.base.field_paths import parse_pointer
 from webhook.base.text import frames_of
 from webhook.engine.engine import decide_both
-from webhook.inputs.objects import DEFAULT_NAMESPACE, identity_of
+from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, identity_of
 from webhook.inputs.state import ListedPool
-from webhook.judging.kinds import UnknownTemplates
+from webhook.judging.kinds import ResourceKinds, UnknownTemplates
 from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
 from webhook.kube.defaults_objects import default_object
-from webhook.kube.references import with_runtime_class
+from webhook.kube.references import Reference, with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions
-from webhook.model.patch import apply_all, pointer
-from webhook.model.review import GroupVersionKind, GroupVersionResource, MalformedObjectError, Request
+from webhook.model.decision import ENGINE, Decision, Finding, Outcome, PhaseDecisions
+from webhook.model.patch import Operation, apply_all, pointer
+from webhook.model.review import GroupVersionKind, GroupVersionResource, MalformedObjectError, Request, UserInfo
 from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.engine.index import Index
-    from webhook.inputs.objects import Manifest
-    from webhook.judging.kinds import ResourceKinds
-    from webhook.kube.references import Reference
-    from webhook.model.decision import Decision
-    from webhook.model.patch import Operation
-    from webhook.model.review import UserInfo
     from webhook.policy.errors import Problem
 
 _NULL: Final = msgspec.Raw(b"null")

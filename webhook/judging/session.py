@@ -16,11 +16,11 @@ from webhook.capacity.providers.provider import pool_resources
 from webhook.documents import DOCUMENT_LIMITS
 from webhook.inputs.kustomizations import Rendered
 from webhook.inputs.manifests import Inputs, place_of, together
-from webhook.inputs.objects import Unread, read_manifests, written_identity
+from webhook.inputs.objects import Identity, Manifest, Manifests, Unread, read_manifests, written_identity
 from webhook.inputs.policies import read_policies
 from webhook.inputs.state import list_problems, telling_kinds, view_of
 from webhook.judging.duplicates import duplicated
-from webhook.judging.judge import Judge
+from webhook.judging.judge import Judge, Judgement
 from webhook.judging.kinds import ResourceKinds
 from webhook.judging.parallel import in_processes, shares_of
 from webhook.kube import disruption
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
     from webhook.inputs.files import ManifestFile
-    from webhook.inputs.objects import Identity, Manifest, Manifests
     from webhook.inputs.options import JudgingOptions
-    from webhook.judging.judge import Judgement
     from webhook.judging.live_state import Live
     from webhook.model.decision import Finding
 

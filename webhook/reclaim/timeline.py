@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from webhook.base.bounds import OverBoundError
 from webhook.base.field_paths import field_path
-from webhook.capacity.placement.budget import GraceBudgets, unevicted_annotation, unevicted_seconds
+from webhook.capacity.placement.budget import GraceBudget, GraceBudgets, unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import NotTargeting
 from webhook.kube.containers import containers, on_the_node
 from webhook.kube.hooks import HookTime, spelled, time_of
@@ -32,7 +32,6 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from webhook.capacity.placement.budget import GraceBudget
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView

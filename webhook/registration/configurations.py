@@ -25,7 +25,7 @@ from webhook.model.decision import Outcome
 from webhook.model.review import NODES
 from webhook.registration.cel import JSON, literal, quoted
 from webhook.registration.conditions import CONTROLLERS_POD
-from webhook.registration.matched_resources import as_rules, matched_resources
+from webhook.registration.matched_resources import MatchedResources, as_rules, matched_resources
 from webhook.registration.object_conditions import ObjectConditions
 from webhook.registration.pool_conditions import PoolConditions, unasked_fields
 from webhook.rules.context import Phase
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.engine.bundle import Bundle
-    from webhook.registration.matched_resources import MatchedResources
 
 TIMEOUT_SECONDS: Final = 3
 """The limit of a call: a webhook that hangs must not make every `kubectl apply` hang."""

@@ -23,7 +23,7 @@ from webhook.registration.conditions import (
     has_keys,
     reference,
 )
-from webhook.registration.matched_resources import matched_resources
+from webhook.registration.matched_resources import MatchedResource, ResourceKey, matched_resources
 from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
 from webhook.rules.context import Phase
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from webhook.engine.index import Policy
     from webhook.kube.templates import Workload
     from webhook.policy.common import LabelSelectorSpec
-    from webhook.registration.matched_resources import MatchedResource, ResourceKey
 
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
 """API groups with typed objects: the API server rejects invalid ones before it calls a webhook."""

@@ -10,27 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Counts, OverBoundError, expect_decodable
+from webhook.base.bounds import ANNOTATIONS, DECODED_AT_MOST, LABELS, Bound, Counts, OverBoundError, expect_decodable
 from webhook.kube.defaults import complete_pod
 from webhook.kube.filling import mapping
 from webhook.kube.pod import MIRROR_ANNOTATION, ObjectMeta, Pod
 from webhook.kube.pod_decoding import decode_pod, pod_from_template
-from webhook.kube.references import with_runtime_class
-from webhook.kube.templates import TEMPLATES_AT_MOST, pod_of
+from webhook.kube.references import Reference, with_runtime_class
+from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.kube.workload import WorkloadFields, workload_fields_of
-from webhook.model.patch import apply_all
-from webhook.model.review import NODES, MalformedObjectError, decode_object, is_null
+from webhook.model.patch import Operation, apply_all
+from webhook.model.review import NODES, MalformedObjectError, Request, decode_object, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.base.bounds import Bound
     from webhook.kube.layouts import FoundTemplate
-    from webhook.kube.references import Reference
-    from webhook.kube.templates import Workload
     from webhook.model.decision import Trace
-    from webhook.model.patch import Operation
-    from webhook.model.review import Request
 
 
 class Subject:

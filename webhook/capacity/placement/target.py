@@ -14,28 +14,22 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, PodConstraints
-from webhook.capacity.placement.feasible import PodDemands, confined_to, feasible_nodes
-from webhook.capacity.placement.index import index_of
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, Meaning, PodConstraints
+from webhook.capacity.placement.feasible import PodDemands, Rejected, confined_to, feasible_nodes
+from webhook.capacity.placement.index import ProviderIndex, index_of
 from webhook.capacity.placement.own_nodes import names_nodes
-from webhook.capacity.placement.supply import supply_of
+from webhook.capacity.placement.supply import SpotNodes, Supply, supply_of
 from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
-from webhook.capacity.providers.pool import CapacityType, Taint
-from webhook.kube.affinity import PREFERRED, Tristate
+from webhook.capacity.providers.pool import CapacityType, Pool, Taint
+from webhook.kube.affinity import PREFERRED, Term, Tristate
 from webhook.kube.tolerations import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from webhook.capacity.placement.constraints import Meaning
-    from webhook.capacity.placement.feasible import Rejected
-    from webhook.capacity.placement.index import ProviderIndex
-    from webhook.capacity.placement.supply import SpotNodes, Supply
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.affinity import Term
     from webhook.kube.pod import Pod, Toleration
 
 CAPACITY_LABEL: Final = "spotgate.dev/capacity"

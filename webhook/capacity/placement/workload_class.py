@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.kube.containers import declares_port
-from webhook.kube.pod import COMPLETING
+from webhook.kube.pod import COMPLETING, Pod
 
 if TYPE_CHECKING:
     from webhook.base.globs import Globs
-    from webhook.kube.pod import Pod
 
 CLASS_LABEL: Final = "spotgate.dev/workload-class"
 

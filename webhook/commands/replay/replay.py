@@ -13,21 +13,18 @@ from webhook.base.reading import read_file
 from webhook.engine.engine import decide
 from webhook.inputs.files import STDIN
 from webhook.inputs.review_errors import position_of
-from webhook.model.decision import Outcome, verdict_of
+from webhook.model.decision import Decision, Outcome, Verdict, verdict_of
 from webhook.model.patch import patched_object
-from webhook.model.review import BadReviewError, decode_review
+from webhook.model.review import BadReviewError, Request, decode_review
 from webhook.policy.errors import Problem, escaped_name, unreadable
 from webhook.rules.context import NOTHING_KNOWN, Context, Phase, utc_now
-from webhook.runtime.recording import SUFFIX, RecordedFinding, decode_notes, recorded_findings
+from webhook.runtime.recording import SUFFIX, Recorded, RecordedFinding, decode_notes, recorded_findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from webhook.capacity.view import ClusterView
     from webhook.engine.bundle import Bundle
-    from webhook.model.decision import Decision, Verdict
-    from webhook.model.review import Request
-    from webhook.runtime.recording import Recorded
 
 _SUFFIXES: Final = (SUFFIX, ".json")
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.mirror import Mirror
-from webhook.controller.election import PACE, elect
+from webhook.controller.election import PACE, Lock, elect
 from webhook.controller.notice.informer import Informer
 from webhook.controller.notice.metrics import NoticeMetrics
 from webhook.controller.notice.objects import nodes_with_notices, pods_to_notify
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from webhook.cluster.api import Api
-    from webhook.controller.election import Lock
     from webhook.engine.bundle import Bundle
 
 _LEASE: Final = "spotgate-reclaim-notice"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from webhook.cluster.api import NO_ANSWER, ApiError
-from webhook.controller.notice.objects import read_node
-from webhook.controller.notice.steps import Evict, Inform, lasting, next_step
+from webhook.cluster.api import NO_ANSWER, Api, ApiError
+from webhook.controller.notice.objects import NotifiedNode, NotifiedPod, read_node
+from webhook.controller.notice.steps import Evict, Inform, NoticeStep, lasting, next_step
 from webhook.kube.notice import RECLAIM_AT
 from webhook.rules.context import utc_now
 
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.api import Api
     from webhook.controller.notice.metrics import NoticeMetrics
-    from webhook.controller.notice.objects import NotifiedNode, NotifiedPod
-    from webhook.controller.notice.steps import NoticeStep
 
 _AT_ONCE: Final = 32
 """The maximum number of concurrent writes. About 10 saturate an API server; more hide its latency."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.providers.signals import Notice, SignalNode, notice_of, parse_time
-from webhook.cluster.source import WatchedResource
+from webhook.cluster.source import ListedMetadata, WatchedResource
 from webhook.kube.notice import EVICT, INFORM, ON_RECLAIM, RECLAIM_AT
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS, OwnerReference
 from webhook.rules.context import utc_now
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.cluster.source import ListedMetadata
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _BOUND_TO_NODES: Final = frozenset({"DaemonSet.apps", "Node"})

@@ -13,16 +13,14 @@ import msgspec
 from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_RECLAIM_NOTICE
 from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
-from webhook.kube.pod import DownwardApi, DownwardFile, FieldRef, Volume, VolumeMount
-from webhook.model.decision import warning
+from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
+from webhook.model.decision import Violation, warning
 from webhook.rules.wording import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.kube.edit import PodEditor
-    from webhook.kube.pod import Container, Pod
-    from webhook.model.decision import Violation
     from webhook.rules.subject import Subject
 
 ANNOTATION_FIELD: Final = f"metadata.annotations['{RECLAIM_AT}']"

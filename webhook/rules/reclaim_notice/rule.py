@@ -31,11 +31,11 @@ from webhook.capacity.placement.workload_class import CLASS_LABEL, TRAINING_OPER
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.view import Needs
 from webhook.kube.notice import ACTIONS, EVICT, INFORM, NONE, ON_RECLAIM, VOLUME
-from webhook.model.decision import Outcome, warning
+from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.protocol import Facts, PolicyKind
 from webhook.rules.reclaim_notice.lint import lint
 from webhook.rules.reclaim_notice.plan import NoticePlan
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.kube.edit import PodEditor
-    from webhook.model.decision import Violation
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 _OPERATORS: Final = Globs(TRAINING_OPERATORS)

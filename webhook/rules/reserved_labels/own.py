@@ -16,12 +16,11 @@ from webhook.kube.notice import ON_RECLAIM, RECLAIM_AT
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import BREAK_GLASS
-from webhook.rules.reserved_labels.places import PREFIX
+from webhook.rules.reserved_labels.places import PREFIX, KeyPlace, MetadataMember, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.rules.reserved_labels.places import KeyPlace, MetadataMember, Role
     from webhook.rules.subject import Subject
 
 _OF_PODS: Final[Mapping[str, MetadataMember]] = {

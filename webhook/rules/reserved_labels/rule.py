@@ -34,26 +34,23 @@ import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
-from webhook.capacity.providers.provider import readers_by_resource
+from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
 from webhook.capacity.view import Needs
 from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_namespace, rules_for
 from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.protocol import Facts, PolicyKind
 from webhook.rules.reserved_labels.lint import lint
 from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import own_violations, selector_violations
-from webhook.rules.reserved_labels.places import PODS, PREFIX, places_of
+from webhook.rules.reserved_labels.places import PODS, PREFIX, KeyPlace, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from webhook.capacity.providers.provider import Provider, ResourceReader
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
-    from webhook.rules.reserved_labels.places import KeyPlace
     from webhook.rules.subject import Subject
 
 _CLOSE: Final = 0.8

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.globs import Globs
-from webhook.capacity.placement.target import KEEP_RECLAIM_NOTICE, kept_fields
+from webhook.capacity.placement.target import KEEP_RECLAIM_NOTICE, Target, kept_fields
 from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
-from webhook.model.decision import warning
+from webhook.model.decision import Violation, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.capacity.placement.budget import GraceBudgets
-    from webhook.capacity.placement.target import Target
     from webhook.kube.pod import Pod
-    from webhook.model.decision import Violation
 
 _OPERATORS: Final = Globs(TRAINING_OPERATORS)
 

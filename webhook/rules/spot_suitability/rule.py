@@ -39,7 +39,7 @@ import msgspec
 
 from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
-from webhook.capacity.placement.target import NotTargeting
+from webhook.capacity.placement.target import NotTargeting, Target
 from webhook.capacity.placement.workload_class import (
     BATCH,
     CHECKPOINTING,
@@ -52,7 +52,7 @@ from webhook.kube.containers import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
-from webhook.rules.protocol import Levels, PolicyKind
+from webhook.rules.protocol import Facts, Levels, PolicyKind
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
     bare_pod,
@@ -68,20 +68,17 @@ from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.lint import lint
 from webhook.rules.spot_suitability.notice import judge_notice
-from webhook.rules.spot_suitability.spec import SpotSuitabilitySpec
+from webhook.rules.spot_suitability.spec import DriverSpec, SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.capacity.placement.target import Target
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
     from webhook.model.decision import Violation
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
-    from webhook.rules.spot_suitability.spec import DriverSpec
     from webhook.rules.subject import Subject
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"

@@ -25,7 +25,7 @@ from webhook.cel import language
 from webhook.cel.errors import EvaluationError
 from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError, SpecErrors
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.protocol import Facts, PolicyKind
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from webhook.cel.library import Expression, Language, Values
     from webhook.rules.context import Context
-    from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
 
 _MESSAGE_AT_MOST: Final = 5 * 1024

@@ -17,9 +17,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from webhook.cluster.pending_changes import PendingChanges
-from webhook.engine.call import decide_call, phases_of, respond_to_call
+from webhook.engine.call import Decided, decide_call, phases_of, respond_to_call
 from webhook.engine.response import errored
-from webhook.model.review import BadReviewError, decode_review
+from webhook.model.review import BadReviewError, Request, decode_review
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 from webhook.runtime.log import TEXT_LENGTH, Repeats, log, log_decision, log_failure
 from webhook.server.http.request_reader import (
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.view import ClusterState, ClusterView
     from webhook.cluster.floor import FloorFacts
-    from webhook.engine.call import Decided
-    from webhook.model.review import Request
     from webhook.runtime.limits import Limits
     from webhook.runtime.snapshot import Snapshot
     from webhook.server.http.connections import ClientConnection

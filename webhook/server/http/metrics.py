@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from webhook.model.decision import Outcome
+from webhook.model.decision import Decision, Outcome
 from webhook.rules.context import Phase
 from webhook.runtime.log import TEXT_LENGTH
 
 if TYPE_CHECKING:
-    from webhook.model.decision import Decision
     from webhook.model.review import Request
 
 _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

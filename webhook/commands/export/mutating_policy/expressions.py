@@ -14,7 +14,7 @@ from webhook.base.bounds import LEAST
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION
 from webhook.capacity.placement.target import KEEP_ANNOTATION
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
-from webhook.commands.export.mutating_policy.traits import COVERS, more_than_zero
+from webhook.commands.export.mutating_policy.traits import COVERS, Trait, more_than_zero
 from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import COMPLETING, DEFAULT_GRACE_SECONDS
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.commands.export.mutating_policy.shapes import Answers
-    from webhook.commands.export.mutating_policy.traits import Trait
     from webhook.rules.graceful_termination.rule import GracefulTermination
 
 _ALL_OF_BUDGET: Final = -1
