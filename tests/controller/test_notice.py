@@ -35,13 +35,14 @@ def at(seconds: float) -> datetime:
 
 
 # CoreWeave's, 20 s after it began.
-NOTICE = Notice(provider="cks", signal="label a", drain=at(100), removal=at(400), margin=30)
+NOTICE = Notice(provider="cks", signal="label a", since=at(-20), drain=at(100), removal=at(400), margin=30)
 ESTIMATE = replace(NOTICE, estimated=True)
 POD = NotifiedPod(
     namespace="team",
     name="web",
     uid="1",
     version="7",
+    created=at(-600),
     node="a",
     told=None,
     annotated=False,
@@ -68,6 +69,9 @@ STEPS: dict[str, tuple[NotifiedPod, Notice | None, float, bool, NoticeStep | Non
     "the time left is rounded down": (EVICT, NOTICE, 0.1, False, Evict(369)),
     "a margin is at least as long as a request": (EVICT, replace(NOTICE, margin=0), 0, False, Evict(395)),
     "a Pod that has as much time isn't evicted": (replace(EVICT, grace=370), NOTICE, 0, False, None),
+    "a Pod that was created after the notice is only informed": (replace(POD, created=at(1)), NOTICE, 2, False, Inform(at(400))),
+    "and never evicted, because its replacement may return, too": (replace(EVICT, created=at(1)), NOTICE, 2, False, None),
+    "a Pod that was created in the second of the notice is evicted": (replace(EVICT, created=at(-20)), NOTICE, 2, False, Evict(368)),
     "a terminating Pod is left alone": (replace(EVICT, alive=False), NOTICE, 0, False, None),
     "a terminating Pod isn't informed": (replace(POD, alive=False), NOTICE, 0, False, None),
     "a terminating Pod keeps its time": (replace(TOLD, alive=False), None, 0, False, None),
@@ -125,7 +129,8 @@ def test_a_second_look_at_a_signal_promises_no_more_time() -> None:
 
 def read(changes: JSON, **metadata: Any) -> NotifiedPod:
     labels, annotations = {"spotgate.dev/on-reclaim": "evict"}, {"spotgate.dev/reclaim-at": "2026-11-29T01:06:40Z"}
-    common = {"name": "web", "namespace": "team", "uid": "1", "resourceVersion": "7"}
+    created = {"creationTimestamp": "2026-11-29T00:50:00Z"}
+    common = {"name": "web", "namespace": "team", "uid": "1", "resourceVersion": "7", **created}
     pod = {"metadata": {**common, "labels": labels, "annotations": annotations, **metadata}, "spec": {"nodeName": "a"}}
     return read_pod(cast("ListedMetadata", None), msgspec.Raw(json.dumps({**pod, **changes}).encode()))
 

@@ -44,6 +44,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         provider: the name of the provider; empty if the Node has none.
         signal: the type and the key of the signal.
+        since: when the signal began, or was read if the Node doesn't show that. A Pod created later isn't evicted: its
+            replacement could return to the Node again and again.
         drain: when others may begin to stop the Pods.
         removal: when the machine is removed, in whole seconds.
         margin: the seconds before the removal by which a Pod must have stopped.
@@ -52,6 +54,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: str
     signal: str
+    since: datetime
     drain: datetime
     removal: datetime
     margin: int
@@ -100,7 +103,7 @@ class SignalNode(msgspec.Struct):
 
 def notice_of(node: SignalNode, providers: Collection[Provider], now: datetime) -> Notice | None:
     """Return the notice with the earliest removal on a Node, or None. ``now`` has a timezone."""
-    notices = [*_of_any_handler(node, providers), *(n for p in providers for n in _of_provider(node, p, now))]
+    notices = [*_of_any_handler(node, providers, now), *(n for p in providers for n in _of_provider(node, p, now))]
     current = (notice for notice in notices if -_OVERDUE < notice.removal - now < _AHEAD)
     return min(current, key=lambda notice: notice.removal, default=None)
 
@@ -115,12 +118,12 @@ def parse_time(text: str) -> datetime | None:
     return None
 
 
-def _of_any_handler(node: SignalNode, providers: Collection[Provider]) -> Iterator[Notice]:
-    for value, _ in _found(node, _ANY_HANDLER):
+def _of_any_handler(node: SignalNode, providers: Collection[Provider], now: datetime) -> Iterator[Notice]:
+    for value, began in _found(node, _ANY_HANDLER):
         if (removal := parse_time(value)) is not None:
             provider = provider_of(node.metadata.labels or {}, providers)
             margin = provider.grace_period.safety_margin_seconds if provider is not None else _MARGIN_SECONDS
-            yield _notice(provider.name if provider else "", _ANY_HANDLER, removal, removal, margin)
+            yield _notice(provider.name if provider else "", _ANY_HANDLER, began or now, removal, removal, margin)
 
 
 def _of_provider(node: SignalNode, provider: Provider, now: datetime) -> Iterator[Notice]:
@@ -131,18 +134,20 @@ def _of_provider(node: SignalNode, provider: Provider, now: datetime) -> Iterato
         left = max(timedelta(0), timedelta(seconds=seconds) - drain)  # after the drain
         for value, began in _found(node, spec):
             if spec.time and (removal := parse_time(value)) is not None:
-                yield _notice(provider.name, spec, removal - left, removal, margin)
+                yield _notice(provider.name, spec, began or now, removal - left, removal, margin)
             elif began is not None:
                 start = min(began, now) + drain  # clocks differ
-                yield _notice(provider.name, spec, start, start + left, margin)
+                yield _notice(provider.name, spec, began, start, start + left, margin)
             else:
-                notice = _notice(provider.name, spec, now, now + left, margin)
+                notice = _notice(provider.name, spec, now, now, now + left, margin)
                 yield msgspec.structs.replace(notice, estimated=True)
 
 
-def _notice(provider: str, spec: SignalSpec, drain: datetime, removal: datetime, margin: int) -> Notice:
-    whole = removal.astimezone(UTC).replace(microsecond=0)
-    return Notice(provider=provider, signal=f"{spec.type} {spec.key}", drain=drain, removal=whole, margin=margin)
+def _notice(
+    provider: str, spec: SignalSpec, since: datetime, drain: datetime, removal: datetime, margin: int
+) -> Notice:
+    whole, signal = removal.astimezone(UTC).replace(microsecond=0), f"{spec.type} {spec.key}"
+    return Notice(provider=provider, signal=signal, since=since, drain=drain, removal=whole, margin=margin)
 
 
 def _found(node: SignalNode, spec: SignalSpec) -> Iterator[tuple[str, datetime | None]]:

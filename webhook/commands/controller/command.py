@@ -39,7 +39,7 @@ examples:
   %(prog)s --release
 
 exit codes:
-  0  stopped by a signal or a policy change; or all Pods are released
+  0  stopped by a signal or a policy change; or all Pods that waited are released
   2  policies, credentials, or the address can't be used; or a Pod can't be released
 """
 

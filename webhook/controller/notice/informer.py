@@ -59,6 +59,7 @@ class Informer:
         self._on_node: defaultdict[str, set[str]] = defaultdict(set)
         self._written: dict[str, str] = {}  # the version of each Pod that the last write replaced
         self._refused: set[str] = set()  # the Pods whose Eviction was refused
+        self._evicted: set[str] = set()  # the Pods whose Eviction was granted; the watch shows their end later
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._at_work: set[str] = set()
@@ -87,6 +88,7 @@ class Informer:
             if after is None or after.uid != before.uid:
                 self._written.pop(before.uid, None)
                 self._refused.discard(before.uid)
+                self._evicted.discard(before.uid)
                 self._metrics.waiting.pop(before.uid, None)
         if after is not None:
             self._pods[after.uid] = after
@@ -107,7 +109,8 @@ class Informer:
         if pod is None or self._written.get(uid) == pod.version:
             return None
         node = self._nodes.get(pod.node)
-        return next_step(pod, node.notice if node else None, utc_now(), refused=uid in self._refused)
+        step = next_step(pod, node.notice if node else None, utc_now(), refused=uid in self._refused)
+        return None if isinstance(step, Evict) and uid in self._evicted else step
 
     async def lead(self, leads: Callable[[], bool]) -> None:
         """Tell Pods of notices while ``leads`` returns True, until cancelled."""
@@ -190,6 +193,7 @@ class Informer:
                 blocked = error.status == HTTPStatus.TOO_MANY_REQUESTS
                 self._metrics.evictions.labels("blocked" if blocked else "failed").inc()
             raise
+        self._evicted.add(pod.uid)
         self._metrics.evictions.labels("granted").inc()
 
     async def _is_reclaimed(self, node: str) -> bool:

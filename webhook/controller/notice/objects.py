@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +15,6 @@ from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime
 
     from webhook.capacity.providers.provider import Provider
 
@@ -36,6 +36,7 @@ class NotifiedPod(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         version: the resource version. Each write requires it, so that no Pod is told or evicted twice.
+        created: when the Pod was created.
         node: the name of the Pod's Node; empty if the Pod isn't bound.
         told: the time in the annotation, or None if it is missing, empty, or malformed.
         annotated: whether the annotation isn't empty.
@@ -48,6 +49,7 @@ class NotifiedPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     version: str
+    created: datetime
     node: str
     told: datetime | None
     annotated: bool
@@ -66,6 +68,7 @@ class _Metadata(msgspec.Struct):
     namespace: str
     uid: str
     resourceVersion: str
+    creationTimestamp: datetime
     deletionTimestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -119,6 +122,7 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> NotifiedPod:
         name=metadata.name,
         uid=metadata.uid,
         version=metadata.resourceVersion,
+        created=metadata.creationTimestamp,
         node=pod.spec.nodeName or "",
         told=parse_time(annotation),
         annotated=bool(annotation),

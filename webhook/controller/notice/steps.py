@@ -49,7 +49,8 @@ def next_step(pod: NotifiedPod, notice: Notice | None, now: datetime, *, refused
     if pod.told is None or pod.told > notice.removal + jitter:
         return Inform(notice.removal)
     grace = granted_seconds((notice.removal - now).total_seconds(), notice.margin, pod.grace)
-    if pod.evict and grace is not None and (now < notice.drain or not refused):
+    may_return = pod.created > notice.since
+    if pod.evict and not may_return and grace is not None and (now < notice.drain or not refused):
         return Evict(grace)
     return None
 
@@ -64,6 +65,6 @@ def granted_seconds(left: float, margin: int, own: float) -> int | None:
 
 
 def lasting(before: NotifiedNode, after: NotifiedNode) -> NotifiedNode:
-    """Return the newer Node, or the older one if a second look at the same signal would promise more time."""
+    """Return the newer Node, or the older one unless a second look at the same signal leaves less time."""
     same = (before.uid, before.notice.signal) == (after.uid, after.notice.signal)
-    return before if same and before.notice.removal < after.notice.removal else after
+    return before if same and before.notice.removal <= after.notice.removal else after
