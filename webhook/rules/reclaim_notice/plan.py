@@ -82,7 +82,7 @@ class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def violations(self, subject: Subject) -> Iterator[Violation]:
         """Yield what prevents the changes, and the changes that are missing."""
-        keep = f"annotate {pod_noun(subject)} `{KEEP_ANNOTATION}: {KEEP_RECLAIM_NOTICE}`"
+        keep = f"annotate {pod_noun(subject)} with `{KEEP_ANNOTATION}: {KEEP_RECLAIM_NOTICE}`"
         if self.wrong is not None:
             yield warning(
                 id="volume-taken",

@@ -78,7 +78,7 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
                 id="unknown-action",
                 reason=f"{whose} {ON_RECLAIM} has the unknown value `{shown}`{did_you_mean(shown, ACTIONS)}",
                 field=field,
-                detail=f"It has no effect. Known values: {', '.join(ACTIONS)}.",
+                detail=f"The label has no effect. Known values: {', '.join(ACTIONS)}.",
                 fix="set one of the known values, or remove the label",
             )
         elif (plan := _plan(subject, action)) is not None:
