@@ -64,6 +64,7 @@ class Reclaims:
 
     def preempt(self, node: str) -> datetime:
         """Label a Node as CKS does, and return the time of its removal."""
+        time.sleep(1)  # a Pod that is created in the second of the signal isn't evicted
         answer = self.signal(node, {"metadata": {"labels": {PREEMPTION: "true"}}})
         (since,) = (
             entry["time"] for entry in answer["metadata"]["managedFields"] if PREEMPTION in str(entry["fieldsV1"])

@@ -131,7 +131,6 @@ def test_a_pod_is_evicted_at_once_with_the_time_until_the_removal(cluster: Clust
         removal = reclaims.preempt("a")
         reclaims.wait_until_told(evicted, informed, patient, agent)
         reclaims.api.wait(lambda: reclaims.evicted(evicted), "the Pod is evicted")
-        time.sleep(1.1)  # times of objects are whole seconds
         replacement = reclaims.pod("replacement", "a", "evict")  # it would return after each Eviction
         reclaims.wait_until_told(replacement)
         metadata = reclaims.api.get(evicted)["metadata"]

@@ -49,7 +49,7 @@ def next_step(pod: NotifiedPod, notice: Notice | None, now: datetime, *, refused
     if pod.told is None or pod.told > notice.removal + jitter:
         return Inform(notice.removal)
     grace = granted_seconds((notice.removal - now).total_seconds(), notice.margin, pod.grace)
-    may_return = pod.created > notice.since
+    may_return = pod.created >= notice.since  # times of objects are whole seconds
     if pod.evict and not may_return and grace is not None and (now < notice.drain or not refused):
         return Evict(grace)
     return None
