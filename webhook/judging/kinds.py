@@ -109,9 +109,8 @@ class ResourceKinds:
                 outcome=Outcome.AUDIT,
                 reason=f"not evaluated: no CapacityProvider reads {manifest.kind} of {manifest.group}",
                 field="apiVersion",
-                fix=f"if it is a node pool of this cluster, set `apiVersion` to "
-                f"{' or '.join(self.pools(manifest.kind))}, "
-                "or describe the kind in a CapacityProvider",
+                fix="if it is a node pool of this cluster, set `apiVersion` to "
+                f"{' or '.join(self.pools(manifest.kind))}, or describe the kind in a CapacityProvider",
             )
             yield manifest, finding
 

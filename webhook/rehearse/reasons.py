@@ -29,7 +29,7 @@ class Cause(Enum):
 
 
 class HarmReason(msgspec.Struct, frozen=True):
-    """Why Pods of a workload don't run, or why they were killed early.
+    """A reason why Pods of a workload don't run, or were killed early.
 
     Attributes:
         about: what the cause is about: a name, or the message of a Kubernetes component.
