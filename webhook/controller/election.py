@@ -125,7 +125,8 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
             OSError,
             TimeoutError,
             RuntimeError,
-        ):  # RuntimeError: the client was closed
+            AssertionError,
+        ):  # the last two: a renewal of the credentials has closed the client
             return failure
 
 
