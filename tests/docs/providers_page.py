@@ -102,7 +102,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     yield "taints of a platform", _codes(str(taint.taint) for taint in spec.platform_taints)
     if "limited" in spec.model_fields_set:
         yield (
-            "capacity that ends by itself",
+            "time-limited capacity",
             _lines((*(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels), spec.limited.ends)),
         )
     yield "never tolerated", _codes(toleration.key for toleration in spec.never_tolerate)

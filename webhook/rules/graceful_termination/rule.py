@@ -175,7 +175,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
             return native_sleep(seconds), ""
         if self.spec.method == "sleep":
-            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
+            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook, which needs 1.30"
         if is_windows(pod):
             return None, "a Windows Pod has no /bin/sh"
         return exec_sleep(seconds), ""
