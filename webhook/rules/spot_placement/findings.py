@@ -208,7 +208,7 @@ def not_placed(plan: PlacementPlan) -> Violation:
         id="not-placed",
         reason="the Pod targets spot, and lacks the tolerations or the selector for spot nodes",
         field="spec.tolerations" if plan.tolerations else "spec",
-        detail=f"It targets spot because {plan.because}. {NOT_MUTATED}",
+        detail=f"The Pod targets spot because {plan.because}. {NOT_MUTATED}",
         fix=f"add {listed(missing)}",
     )
 

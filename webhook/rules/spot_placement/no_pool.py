@@ -47,7 +47,7 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
         id="no-pool-fits",
         reason="the Pod targets spot, and no spot pool can run it",
         field=target.field,
-        detail=f"It targets spot because {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
+        detail=f"The Pod targets spot because {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         fix=f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
@@ -68,7 +68,7 @@ def _one_unfit(own: PodConstraints, target: Target) -> Violation | None:
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
-    because = f"It targets spot because {target.because}. {UNCHANGED}"
+    because = f"The Pod targets spot because {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot}):
         because = f"Clusters with spot pools: {listed(others)}. {because}"
@@ -124,7 +124,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, unmet: Unmet, *, fix: st
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=unmet.field,
-        detail=f"It targets spot because {target.because}, and requires `{unmet.demand}`"
+        detail=f"The Pod targets spot because {target.because}, and requires `{unmet.demand}`"
         f"{_hint(unmet.requirement, supply) or '.'}{closed} {UNCHANGED}",
         fix=fix,
     )
@@ -154,7 +154,7 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to other Pods",
         field=target.field,
-        detail=f"It targets spot because {target.because}. spotgate assumes that a taint dedicates a pool, unless "
+        detail=f"The Pod targets spot because {target.because}. spotgate assumes that a taint dedicates a pool, unless "
         "the taint is known to mark spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
         fix=f"{remedy}; if the Pod belongs on this pool, add a toleration to {noun}{named}",
