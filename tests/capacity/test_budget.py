@@ -76,7 +76,7 @@ def test_without_pools_and_providers_there_is_no_budget(pools: tuple[Pool, ...] 
         (
             None,
             (
-                "CoreWeave CKS drains a node 120 s and removes it 420 s after the notice: a Pod has 300 s to stop, "
+                "CoreWeave CKS drains a node 120 s after the notice and removes it at 420 s: a Pod has 300 s to stop, "
                 "less a safety margin of 30 s"
             ),
         ),

@@ -152,7 +152,7 @@ class UnknownTemplates:
             policy=ENGINE,
             id="object/template-unknown",
             outcome=Outcome.AUDIT,
-            reason=f"spotgate evaluates only its Pods: no WorkloadTemplates document describes {kind} of {group}",
+            reason=f"no WorkloadTemplates document describes {kind} of {group}, so spotgate evaluates only its Pods",
             field=field_path(path),
             detail="This field seems to be in a pod template, and policies read it.",
             fix="if the object contains a pod template, add this document to the policies:\n"

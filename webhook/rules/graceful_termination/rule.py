@@ -101,7 +101,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         else:
             budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            subject.trace.skip("unchanged, because the reclaim time is unknown: %s", target.because)
+            subject.trace.skip("unchanged, because no known reclaim time applies: %s", target.because)
             return None
         subject.trace.say("may run on spot: %s", target.because)
         return self._within(budget, target, subject, context, gpu=gpu)

@@ -211,8 +211,8 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
             yield case.finding(
                 "protection",
                 f"{key} blocks eviction of the Pod{during}: a reclaim kills the Pod without SIGTERM",
-                "The drain skips the Pod, unless the NodePool's `terminationGracePeriod` ends before the machine. The "
-                "kubelet may still stop it (AL2023, Kubernetes 1.34 or later). A duration needs Karpenter 1.12.",
+                "Unless the NodePool's `terminationGracePeriod` ends first, the drain skips the Pod until the machine "
+                "stops. A kubelet may end it (AL2023, Kubernetes 1.34 or later). A duration needs Karpenter 1.12.",
                 "remove the annotation, or run the Pod on demand",
                 f'metadata.annotations["{key}"]',
             )
