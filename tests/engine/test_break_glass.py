@@ -128,7 +128,9 @@ def test_an_annotation_that_a_controller_copies_is_allowed_and_has_no_effect(res
     by_member = validate(guarded, replace(asked, user_info=replace(asked.user_info, groups=("sre",))))
     (finding,) = by_member.findings
     assert finding.outcome is Outcome.DENY
-    assert finding.detail.endswith("has no effect: a controller created the object, and may have copied the annotation.")
+    assert finding.detail.endswith(
+        "has no effect: a controller created the object, and may have copied the annotation."
+    )
 
 
 def test_a_node_pool_with_an_owner_does_not_count_as_a_copy() -> None:
@@ -159,7 +161,10 @@ def test_offline_an_unknown_user_makes_the_finding_indeterminate() -> None:
         ("until 2026-11-22T00:00:00Z", "it gives no reason"),
         ("  ", "it gives no reason"),
         ("fire until 2026-11-30", "2026-11-30 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
-        ("fire until 2026-02-30T00:00:00Z", "2026-02-30T00:00:00Z isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
+        (
+            "fire until 2026-02-30T00:00:00Z",
+            "2026-02-30T00:00:00Z isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z",
+        ),
         ("fire until 2026-11-30T00:00:00", "2026-11-30T00:00:00 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
         ("fire until 18:00", "18:00 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
     ],

@@ -189,7 +189,9 @@ def test_an_indeterminate_finding_names_the_missing_facts_and_the_possible_outco
     unknown = replace(WRONG, reason="it is wrong.", unknown=True)
     both = Finds((replace(unknown, yaml={"a": 1}), replace(unknown, other={"a": 1})))
     (other,) = validate(index(policy(both, matcher=matcher)), request(POD), offline=True).findings
-    assert other == replace(finding, detail="If the selector matches the namespace, the outcome is `indeterminate`: it is wrong.")
+    assert other == replace(
+        finding, detail="If the selector matches the namespace, the outcome is `indeterminate`: it is wrong."
+    )
     assert not validate(index(policy(Finds(()), matcher=matcher)), request(POD), offline=True).findings
     assert not validate(judging, request(POD)).findings  # a server treats it as a namespace without labels
 

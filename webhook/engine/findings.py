@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _HERE: Final = Path(__file__).parent
-_OF_A_KIND: Final = (
-    "To exempt users, namespaces, or objects, list them under `exempt` in the policy, or in an Exemption."
-)
+_OF_A_KIND: Final = "To exempt users, namespaces, or objects, list them in `exempt` of the policy or in an Exemption."
 _OF_NO_KIND: Final = "No policy controls this finding, so none can exempt from it."
 
 
@@ -85,7 +83,7 @@ def exemption_from(finding_id: str) -> str:
 
 
 def as_markdown(finding_id: str) -> str:
-    """Return the text of the finding as Markdown, without a heading."""
+    """Return the text of the finding as Markdown, without a heading and the shared ways to exempt."""
     text = finding_texts()[finding_id]
     parts = [f"{text.means} {text.matters}"]
     for name, manifests in (
@@ -96,7 +94,8 @@ def as_markdown(finding_id: str) -> str:
     ):
         if manifests:
             parts.append(f"{name}:\n\n```yaml\n{manifests}```")
-    parts.append(f"Exemptions: {exemption_from(finding_id)}")
+    if special := exemption_from(finding_id).removesuffix(_OF_A_KIND).rstrip():
+        parts.append(f"Exemptions: {special}")
     return "\n\n".join(parts)
 
 

@@ -221,7 +221,7 @@ def _fallback_pools(
         manifest = _on_demand(like, number, snapshot) if number else None
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: {counted(len(pods), 'Pod')} can't be scheduled elsewhere; they fit on "
+                f"{pool or name}: {counted(len(pods), 'Pod')} can't be scheduled elsewhere; the requests fit on "
                 f"{counted(number, 'on-demand node')} of the same type",
                 manifest,
             )

@@ -216,7 +216,9 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     ),
     "another webhook denies the probe": (
         {LABELLED_POD: Answer(403, '{"message": "exceeded quota"}')},
-        {"probe ReservedLabels": "unknown: the API server rejected the probe for another reason: 403 Forbidden: exceeded quota"},
+        {
+            "probe ReservedLabels": "unknown: the API server rejected the probe for another reason: 403 Forbidden: exceeded quota"
+        },
     ),
     "a Pod that must be denied is stored": (
         {SUPERCHIP: Answer(201, "{}")},

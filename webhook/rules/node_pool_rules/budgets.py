@@ -76,8 +76,7 @@ def _malformed(where: str, problem: str, example: Mapping[str, Any], filling: st
         reason=f"{where.removeprefix('spec.')} {problem}",
         field=where,
         detail="Karpenter's CRD rejects the value, or Karpenter never disrupts a node.",
-        fix=filling
-        or f"write the budget as in this example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
+        fix=filling or f"write the budget as in this example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
         unknown=bool(filling),
     )
 
