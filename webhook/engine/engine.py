@@ -172,7 +172,7 @@ class _Evaluation:
     def _judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
         workload = self.route.workload
         if self.subject.is_mirror_pod:
-            self.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
+            self.trace.say("spotgate skips mirror Pods: the kubelet already runs them")
         elif self.context.phase is Phase.MUTATE:
             self.operations += self._mutate(direct, self.subject)
             if self.context.patch_templates and workload is not None:
@@ -205,8 +205,8 @@ class _Evaluation:
             id="too-large",
             reason=error.reason,
             field=error.field,
-            detail="Nothing was injected, and only labels were evaluated.",
-            fix="no object that works needs so much: take out what is not needed, or split the object",
+            detail="spotgate injected nothing, and evaluated only the labels.",
+            fix="remove what the object doesn't need, or split the object",
         )
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
@@ -246,7 +246,7 @@ class _Evaluation:
         """Warn in a system namespace if a policy names the namespace. Never change or deny anything."""
         named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
         if not named or self.context.phase is Phase.MUTATE:
-            self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
+            self.trace.say("namespace %s is a system namespace, which spotgate skips", self.namespace)
             return
         try:
             self._validate(named, self.subject)

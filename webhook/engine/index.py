@@ -237,7 +237,7 @@ class Index:
         if (request.resource.group, request.path) not in self.workloads:
             return ""
         if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
-            return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
+            return f"pod templates are evaluated on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
         return policy.why_not(*_POD)
 
     def _route(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:

@@ -34,8 +34,8 @@ WARN_BEFORE: Final = timedelta(days=14)
 
 _TOO_MANY: Final = {
     "": "every Event and Node, among others",
-    "authentication.k8s.io": "every token that is looked at",
-    "authorization.k8s.io": "every access that is looked at",
+    "authentication.k8s.io": "every TokenReview",
+    "authorization.k8s.io": "every SubjectAccessReview",
     "coordination.k8s.io": "every Lease",
     "discovery.k8s.io": "every EndpointSlice",
     "events.k8s.io": "every Event",
@@ -92,7 +92,7 @@ def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
             too_many = of_any | _TOO_MANY if resource in _ALL else of_any
             what = [too_many[group] for group in rule.api_groups if group in too_many]
             if what and resource.startswith("*"):
-                text = f"{resource!r} would have the API server call for {what[0]}; name those that are meant"
+                text = f"with {resource!r}, the API server calls the webhook for {what[0]}; name the resources instead"
                 yield SpecWarning(("match", "resourceRules", number, "resources", index), text)
 
 
@@ -114,7 +114,7 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
 
 def _unknown_group(group: str, resource: str) -> str:
     if group in REMOVED_GROUPS:
-        return f"never matches: Kubernetes has no API group {group} any more{_elsewhere(resource)}"
+        return f"never matches: Kubernetes no longer has API group {group}{_elsewhere(resource)}"
     if group == "*" or "." in group or is_built_in(group):  # the group of a custom resource has a dot in its name
         return ""
     return f"never matches: there is no API group {group}{did_you_mean(group, BUILT_IN_GROUPS)}"
@@ -148,8 +148,8 @@ def _elsewhere(resource: str) -> str:
 def _open_break_glass(groups: Sequence[str]) -> Iterator[SpecWarning]:
     for number, glob in enumerate(groups):
         if Globs((glob,)).match(_EVERYBODY):
-            text = "everyone can override a denial; list only the groups that should"
-            yield SpecWarning(("breakGlass", "groups", number), f"everybody is in {_EVERYBODY}, so {text}")
+            text = "everyone can override a denial; list only the groups that need it"
+            yield SpecWarning(("breakGlass", "groups", number), f"every user is in {_EVERYBODY}, so {text}")
 
 
 def _exemption(

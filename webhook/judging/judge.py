@@ -39,8 +39,8 @@ _NAMELESS: Final = Finding(
     outcome=Outcome.WARN,
     reason="the object has no name",
     field="metadata.name",
-    detail="An object needs a `name` or a `generateName`.",
-    fix="give it a name",
+    detail="The API server rejects an object without a name.",
+    fix="set `metadata.name` or `metadata.generateName`",
 )
 
 
@@ -173,9 +173,9 @@ class Judge:
             policy=ENGINE,
             id="object/unknown-kind",
             outcome=Outcome.INDETERMINATE,
-            reason=f"not evaluated: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
+            reason=f"not evaluated: the resource of kind {manifest.kind} of {manifest.api_version} is unknown",
             field="kind",
-            fix=f"pass its CustomResourceDefinition with --state, for policies that match {guess.plural}",
+            fix=f"if a policy matches {guess.plural}, pass their CustomResourceDefinition with --state",
         )
         return Judgement(namespace=manifest.namespace, findings=(finding,))
 

@@ -152,10 +152,10 @@ class UnknownTemplates:
             policy=ENGINE,
             id="object/template-unknown",
             outcome=Outcome.AUDIT,
-            reason=f"evaluated only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
+            reason=f"no WorkloadTemplates document describes {kind} of {group}, so spotgate evaluates only its Pods",
             field=field_path(path),
-            detail="It looks like a pod template, and contains a key that policies read.",
-            fix="if it is a pod template, add this to the policies:\n"
+            detail="This field seems to be in a pod template, and policies read it.",
+            fix="if the object contains a pod template, add this document to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"
             f"metadata: {{name: {plural}}}\n"

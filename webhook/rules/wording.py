@@ -9,7 +9,7 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTarg
 if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
-NOT_MUTATED: Final = "The mutating webhook was skipped, or something undid its change, or the policy only audits."
+NOT_MUTATED: Final = "Either the mutating webhook was skipped, something undid its change, or the policy only audits."
 """The possible reasons why a planned change of a Pod is missing."""
 
 
@@ -27,5 +27,5 @@ def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
     if isinstance(target, NotTargeting):
         return f"select a {target.chosen[0].kind} without spot nodes"
     if target.own and target.own == target.field:
-        return f"remove its choice of spot, `{target.own}`"
+        return f"remove `{target.own}`, which selects spot"
     return f"label {pod_noun(subject)} with `{CAPACITY_LABEL}: {ON_DEMAND}`"

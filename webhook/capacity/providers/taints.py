@@ -93,7 +93,7 @@ def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str
     if not (isinstance(effect, str) and effect in effects) and (placeholder := placeholder_in(item)):
         return f"has the placeholder {placeholder}"
     if not isinstance(key, str) or not isinstance(effect, str):
-        return "has no key and effect"
+        return "lacks a key or an effect"
     if (meant := effects.get(effect)) is None:
         return f"has effect {effect[:_SHOWN]!r}, not one of {', '.join(effects)}"
     if not isinstance(value, str | None):

@@ -144,7 +144,7 @@ def _finding(finding_id: str) -> Iterator[Line]:
         ("In the cluster", text.state),
         ("Fails", _with_flags(text.flags, text.failing)),
         ("Passes", _with_flags(text.flags_when_fixed, text.fixed)),
-        ("How to be exempt", exemption_from(finding_id)),
+        ("Exemptions", exemption_from(finding_id)),
         ("Page", page_of(finding_id)),
     ]
     yield [(finding_id, "bold")]

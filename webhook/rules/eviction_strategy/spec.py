@@ -58,7 +58,7 @@ class EvictionStrategySpec(PolicySpec):
     stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
     """Kinds whose Pods hold state, as Kind.group (globs)."""
     distributed: KindPatterns = Field(default=_DISTRIBUTED, validate_default=True)
-    """Kinds whose Pods work in lockstep, as Kind.group (globs). Indexed Jobs always do."""
+    """Kinds whose Pods run in lockstep, as Kind.group (globs). Indexed Jobs always do."""
     replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
     """Kinds that count as stateful if they have one replica and a writable volume claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[

@@ -101,7 +101,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         else:
             budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            subject.trace.skip("unchanged, because the reclaim time is unknown: %s", target.because)
+            subject.trace.skip("unchanged, because no known reclaim time applies: %s", target.because)
             return None
         subject.trace.say("may run on spot: %s", target.because)
         return self._within(budget, target, subject, context, gpu=gpu)
@@ -175,7 +175,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
             return native_sleep(seconds), ""
         if self.spec.method == "sleep":
-            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
+            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook, which needs 1.30"
         if is_windows(pod):
             return None, "a Windows Pod has no /bin/sh"
         return exec_sleep(seconds), ""

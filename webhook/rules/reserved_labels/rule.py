@@ -134,12 +134,12 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                     reason=f"sources disagree on whether users can set label {key}",
                     field=f'{field}["{key}"]',
                     detail=doubt,
-                    fix="keep it if the platform accepts it; otherwise, remove it",
+                    fix="keep the label if the platform accepts it; otherwise, remove it",
                 )
                 continue
             prefix, _, name = key.partition("/")
             domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
-            remove = f"remove it, or use your own domain, e.g. example.com/{name}"
+            remove = f"remove the label, or use your own domain, such as example.com/{name}"
             yield Violation(
                 id="reserved",
                 reason=f"label {key} is in the reserved domain {domain}",

@@ -130,8 +130,8 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
         fix = f"remove `{target.own}`, and label the Pod template with `{CAPACITY_LABEL}: spot-preferred`"
         return _no_effect(f": `{target.own}` keeps the Pod on spot", fix)
     if "node-selector" in kept_fields(subject.pod):
-        fix = f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}"
-        return _no_effect(f": annotation {KEEP_ANNOTATION} keeps the node selector as it is", fix)
+        fix = f"remove annotation {FLOOR_ANNOTATION}, or {KEEP_ANNOTATION}"
+        return _no_effect(f": annotation {KEEP_ANNOTATION} keeps the node selector unchanged", fix)
     return None
 
 
@@ -142,7 +142,7 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
     if label not in pod.labels and owner is not None:
         label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
-            reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
+            reason = f"the on-demand floor is undecided: the first ordinal of StatefulSet {owner.name} is unreadable"
             allow, given = (
                 "allow spotgate's ServiceAccount to get statefulsets.apps",
                 "pass the StatefulSet with --state",
@@ -152,8 +152,9 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
         start = first
     index = pod.labels.get(label, "")
     if not (index.isascii() and index.isdecimal()):
-        reason = f"the Pod has no ordinal in label {label}: its on-demand floor is undecided"
-        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS))
+        reason = f"the on-demand floor is undecided: the Pod has no ordinal in label {label}"
+        fix = "let the StatefulSet or LeaderWorkerSet create the Pod: it sets the label"
+        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
     on_demand = floor.keeps(int(index) - start)
     subject.trace.say(
         "on-demand floor: ordinal %d runs on %s nodes", int(index) - start, "on-demand" if on_demand else "spot"
@@ -181,12 +182,12 @@ def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
         or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
     }
     if why := next((text for text, holds in obstacles.items() if holds), ""):
-        fix = "remove this cause, or the annotation"
+        fix = f"change the Pod so that this no longer applies, or remove annotation {FLOOR_ANNOTATION}"
     elif runs:
         return None
     else:
         why, fix = "`spotgate controller` doesn't run", "install the component on-demand-floor, or check its Pods"
-    reason = f"the on-demand floor is not kept: {why}"
+    reason = f"spotgate can't keep the on-demand floor: {why}"
     return warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix)
 
 
@@ -219,7 +220,7 @@ def _template_violations(
     if supply.known and not pools:
         yield warning(
             id="floor-no-pool",
-            reason="no on-demand node pool admits the Pods: those of the on-demand floor stay pending",
+            reason="no on-demand node pool admits the Pods, so those of the on-demand floor stay pending",
             field=_FIELD,
             fix="create an on-demand pool that matches the Pod's own selectors, or remove the annotation",
         )
@@ -227,7 +228,7 @@ def _template_violations(
         if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:
             yield warning(
                 id="floor-autoscaler",
-                reason=f"{scaler.kind} {scaler.name} may scale it down to {scaler.minimum}: the floor is {floor.base}",
+                reason=f"{scaler.kind} {scaler.name} may scale down to {scaler.minimum}, below the floor {floor.base}",
                 field=_FIELD,
                 fix=f"set {scaler.field} of {scaler.kind} {scaler.name} to {floor.base} or more",
             )

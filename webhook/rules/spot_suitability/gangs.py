@@ -69,7 +69,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     id="gang-split",
                     reason=f"{SPOT_PREFERRED} can split one gang between spot and on-demand nodes",
                     field=target.field,
-                    detail=f"{gang.name}: its Pods work only together. A reclaimed node also stops the Pods on demand.",
+                    detail=f"They work only together ({gang.name}), so a reclaimed node also stops those on demand.",
                     fix="run the whole gang on spot, or all of it on demand",
                     yaml={"metadata": {"labels": {CAPACITY_LABEL: "spot"}}},
                 )
@@ -79,10 +79,10 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
             if _is_off_spot(other, workload, subject, targeting, view):
                 yield Violation(
                     id="gang-split",
-                    reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
+                    reason=f"this part of the gang is on spot, and part {field_path(other.path)[:_SHOWN]} isn't",
                     field=target.field,
-                    detail=f"While one part of the {gang.name} waits for spot nodes, the other can't work.",
-                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader may differ, and stay on demand",
+                    detail=f"While one part waits for spot nodes, the other part can't work ({gang.name}).",
+                    fix=f"give all parts the same label `{CAPACITY_LABEL}`; only the leader can stay on demand",
                 )
                 return
 

@@ -35,10 +35,10 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
     if early > 0 and pod.grace_seconds > budget.seconds:
         yield warning(
             id="notice-unused",
-            reason=f"the Pod needs more than the {budget.seconds} s of a drain, and could begin {early} s earlier",
+            reason=f"the grace period exceeds the {budget.seconds} s of a drain, and could begin {early} s earlier",
             field="spec.terminationGracePeriodSeconds",
-            detail=f"{provider.title} announces a reclaim {early} s before the drain. With the label, the Pod finds "
-            f"its deadline in {DIRECTORY}/{FILE}.",
-            fix="label it, and let the program save its work when the file has a time",
+            detail=f"{provider.title} announces a reclaim {early} s before the drain. With label {ON_RECLAIM}, "
+            f"the Pod finds its deadline in {DIRECTORY}/{FILE}.",
+            fix="set this label, and let the program save its work when the file contains a time",
             yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
         )

@@ -192,7 +192,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if self.spec.stateful.match(subject.request.kind.group_kind):
             return f"it is a {subject.request.kind.kind}"
         claim = writable_claim(subject.pod)
-        return f"its Pod writes to the claim `{claim}`" if claim else ""
+        return f"its Pod writes to claim `{claim}`" if claim else ""
 
     def _driver(self, subject: Subject) -> DriverSpec | None:
         """Return the driver that matches the Pod, or None."""
