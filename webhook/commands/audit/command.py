@@ -1,14 +1,31 @@
-"""Evaluate the objects of a live cluster: ``spotgate audit``."""
+"""Evaluate the objects of a live cluster: ``spotgate audit``.
+
+Evaluate the objects of a live cluster as if they were created now, and list the workloads on spot
+Nodes that would not survive a reclaim.
+
+audit never reads Secrets or ConfigMaps, and writes nothing without --write-reports.
+
+examples:
+  %(prog)s
+  %(prog)s --fail-on warn -o table -o sarif=audit.sarif
+  %(prog)s --in-cluster --policies shipped --policies /etc/spotgate/own --write-reports
+
+exit codes:
+  0  nothing at or above --fail-on
+  1  findings at or above --fail-on
+  2  a part of the cluster can't be read, a policy is invalid, or reports can't be written
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
 from webhook.commands.shared.flags import add_cluster, add_connection, add_policies, options_of, resource_name
+from webhook.commands.shared.help import help_of
 from webhook.formats import add_output, outputs_of, write_report
 from webhook.inputs.policies import read_policies
 from webhook.report.report import Report, policy_kinds_of, policy_warnings
@@ -20,24 +37,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.commands.audit.run import Audited
 
-DESCRIPTION: Final = """\
-Evaluate the objects of a live cluster as if they were created now, and list the workloads on spot
-Nodes that would not survive a reclaim.
-
-audit never reads Secrets or ConfigMaps, and writes nothing without --write-reports.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s
-  %(prog)s --fail-on warn -o table -o sarif=audit.sarif
-  %(prog)s --in-cluster --policies shipped --policies /etc/spotgate/own --write-reports
-
-exit codes:
-  0  nothing at or above --fail-on
-  1  findings at or above --fail-on
-  2  a part of the cluster can't be read, a policy is invalid, or reports can't be written
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,4 +1,19 @@
-"""Check a live installation as an on-call engineer would: ``spotgate doctor``."""
+"""Check a live installation as an on-call engineer would: ``spotgate doctor``.
+
+Check a live installation, and report how to fix problems.
+
+Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and failed
+calls. Tries every policy kind with dryRun=All, which writes nothing.
+
+examples:
+  %(prog)s
+  %(prog)s -o json
+
+exit codes:
+  0  no check failed; warnings and unknowns are printed
+  1  a check failed
+  2  the cluster can't be read
+"""
 
 from __future__ import annotations
 
@@ -9,6 +24,7 @@ from webhook.base.exits import FINE, FOUND
 from webhook.base.terminal import Line, as_json, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.commands.shared.flags import add_connection, add_namespace, add_table_or_json, options_of
+from webhook.commands.shared.help import help_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -16,23 +32,7 @@ if TYPE_CHECKING:
 
     from webhook.commands.doctor.installation import Diagnosis, State
 
-DESCRIPTION: Final = """\
-Check a live installation, and report how to fix problems.
-
-Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and failed
-calls. Tries every policy kind with dryRun=All, which writes nothing.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s
-  %(prog)s -o json
-
-exit codes:
-  0  no check failed; warnings and unknowns are printed
-  1  a check failed
-  2  the cluster can't be read
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "cyan"}
 

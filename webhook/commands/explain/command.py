@@ -1,4 +1,19 @@
-"""Explain what each policy does to an object, or explain a finding: ``spotgate explain``."""
+"""Explain what each policy does to an object, or explain a finding: ``spotgate explain``.
+
+Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
+spotgate reads a node pool. Name an object of a live cluster as deployment/web, with --kubeconfig.
+Name a finding, a policy, or a policy kind to explain its findings.
+
+examples:
+  %(prog)s reserved-labels/reserved
+  %(prog)s --state cluster/ deploy/trainer.yaml
+  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
+  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
+
+exit codes:
+  0  explained, with any verdict
+  2  an input can't be read or evaluated, or -o svg has no timeline to draw
+"""
 
 from __future__ import annotations
 
@@ -13,6 +28,7 @@ from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import Line, exit_code, show
 from webhook.cluster.connection import Connection
 from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.commands.shared.help import help_of
 from webhook.commands.shared.options import judging_options
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
@@ -29,23 +45,7 @@ if TYPE_CHECKING:
 
     from webhook.inputs.options import JudgingOptions
 
-DESCRIPTION: Final = """\
-Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
-spotgate reads a node pool. Name an object of a live cluster as deployment/web, with --kubeconfig.
-Name a finding, a policy, or a policy kind to explain its findings.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s reserved-labels/reserved
-  %(prog)s --state cluster/ deploy/trainer.yaml
-  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
-  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
-
-exit codes:
-  0  explained, with any verdict
-  2  an input can't be read or evaluated, or -o svg has no timeline to draw
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 FORMATS: Final = ("text", "svg", "html")
 

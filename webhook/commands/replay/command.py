@@ -1,10 +1,25 @@
-"""Evaluate recorded reviews with other policies, before you roll those out: ``spotgate replay``."""
+"""Evaluate recorded reviews with other policies, before you roll those out: ``spotgate replay``.
+
+Evaluate recorded reviews with other policies, and list changed verdicts and patches.
+
+Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is evaluated
+with the cluster, the Kubernetes versions, and the time of its recording.
+
+examples:
+  %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
+  %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
+
+exit codes:
+  0  no changes
+  1  changes
+  2  some reviews can't be evaluated (the others are), or policies or state are invalid
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from webhook.base.terminal import as_json, exit_code, show
 from webhook.commands.replay.output import change_lines, changes_json
@@ -17,6 +32,7 @@ from webhook.commands.shared.flags import (
     options_of,
     path,
 )
+from webhook.commands.shared.help import help_of
 from webhook.inputs.policies import policies_path, read_policies, read_state
 from webhook.policy.errors import Problem
 
@@ -25,23 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-DESCRIPTION: Final = """\
-Evaluate recorded reviews with other policies, and list changed verdicts and patches.
-
-Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is evaluated
-with the cluster, the Kubernetes versions, and the time of its recording.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
-  %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
-
-exit codes:
-  0  no changes
-  1  changes
-  2  some reviews can't be evaluated (the others are), or policies or state are invalid
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 @dataclass(frozen=True, slots=True)
