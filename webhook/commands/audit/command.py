@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
-from webhook.commands.shared.flags import add_cluster, add_connection, add_policies, options_of, resource_name
+from webhook.commands.shared.flags import add_cluster, add_connection, add_list, add_policies, options_of, resource_name
 from webhook.commands.shared.help import help_of
 from webhook.formats import add_output, outputs_of, write_report
 from webhook.inputs.policies import read_policies
@@ -46,15 +46,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
     add_policies(parser)
     add_cluster(parser)
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        type=resource_name,
-        action="append",
-        default=[],
-        help="only objects in this namespace; repeatable; default: all objects",
-    )
+    only = "only objects in this namespace; repeatable; default: all objects"
+    add_list(parser, "--namespace", "NAME", only, resource_name, short="-n")
     add_output(parser)
     parser.set_defaults(fail_on="deny")
     parser.add_argument(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import Line, as_json, complain, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.shared.flags import add_connection, add_table_or_json, object_name, options_of
+from webhook.commands.shared.flags import add_connection, add_format, object_name, options_of
 from webhook.commands.shared.help import help_of
 from webhook.rules.context import utc_now
 
@@ -59,7 +59,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--within", metavar="DAYS", type=int, default=7, help=within)
     waits = "time limit of `rotate`; default: %(default)s"
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help=waits)
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, FOUND
 from webhook.base.terminal import Line, as_json, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.shared.flags import add_connection, add_namespace, add_table_or_json, options_of
+from webhook.commands.shared.flags import add_connection, add_format, add_namespace, options_of
 from webhook.commands.shared.help import help_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     add_connection(parser)
     add_namespace(parser, "where spotgate runs")
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 def run(namespace: Namespace) -> int:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import Line, exit_code, show
-from webhook.cluster.connection import Connection
-from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.commands.shared.flags import add_format, add_inputs, add_operation, add_rendered
 from webhook.commands.shared.help import help_of
 from webhook.commands.shared.options import judging_options
 from webhook.engine.bundle import policy_kinds
@@ -52,13 +52,8 @@ FORMATS: Final = ("text", "svg", "html")
 
 def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=FORMATS,
-        default="text",
-        help="text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s",
-    )
+    formats = "text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s"
+    add_format(parser, FORMATS, formats)
     add_operation(parser)
     vars(add_inputs(parser))["completer"] = _completions
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="of KIND/NAME; default: the kubeconfig's")
@@ -129,7 +124,8 @@ def _read_live(options: JudgingOptions, namespace: str) -> JudgingOptions:
         return options
     from webhook.commands.explain.live import read_object
 
-    content = read_object(Connection(kubeconfig=options.kubeconfig, context=options.context), kind, name, namespace)
+    connection = Connection(kubeconfig=options.kubeconfig, context=options.context)
+    content = run_on_cluster("explain", connection, lambda api: read_object(api, kind, name, namespace))
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))
     # Treat it as a CREATE: as an UPDATE, nothing in it would be new.
     return replace(options, paths=[STDIN], operation=options.operation or "CREATE")

@@ -37,6 +37,7 @@ from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
+    add_format,
     add_list,
     add_policies,
     object_name,
@@ -95,7 +96,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
     again.add_argument("--publish", metavar="NAMESPACE/NAME", type=name, help=nightly)
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table")
+    add_format(parser, FORMATS)
     _add_cluster(parser)
     _add_model(parser)
     add_policies(parser)

@@ -25,10 +25,10 @@ from webhook.base.terminal import as_json, exit_code, show
 from webhook.commands.replay.output import change_lines, changes_json
 from webhook.commands.replay.replay import AnswerChange, Policies, changes_of, read_reviews
 from webhook.commands.shared.flags import (
+    add_format,
     add_kubernetes_version,
     add_list,
     add_policies,
-    add_table_or_json,
     options_of,
     path,
 )
@@ -65,18 +65,12 @@ def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
     add_policies(parser)
-    recorded = "default: the recorded answers"
-    add_list(
-        parser,
-        "--against",
-        "PATH",
-        f"compare with the answers of these policies; `shipped` names spotgate's own; repeatable; {recorded}",
-        policies_path,
-    )
+    compared = "compare with the answers of these policies; `shipped` names spotgate's own; repeatable"
+    add_list(parser, "--against", "PATH", f"{compared}; default: the recorded answers", policies_path)
     default = "default: the recorded cluster; unknown for other reviews"
     add_list(parser, "--state", "PATH", f"manifests of the cluster; files or folders; repeatable; {default}", Path)
     add_kubernetes_version(parser)
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 def run(namespace: Namespace) -> int:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain, exit_code
-from webhook.commands.shared.flags import add_policies, options_of
+from webhook.commands.shared.flags import add_format, add_policies, options_of
 from webhook.commands.shared.help import help_of
 from webhook.commands.test.coverage import coverage
 from webhook.commands.test.output import FORMATS, PolicyTestReport, show
@@ -49,7 +49,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="files and folders with PolicyTests")
     default = "repeatable; default: `shipped`, and those in DIR"
     add_policies(parser, default)
-    parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
+    add_format(parser, ("table", *FORMATS))
     parser.add_argument("--coverage", action="store_true", help="list the parts of each policy that no case reaches")
     parser.add_argument("--update", action="store_true", help="write golden files")
 
