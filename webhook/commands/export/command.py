@@ -125,7 +125,7 @@ def run(namespace: Namespace) -> int:
     for text in left_alone:
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
-    print(dump_documents(exported, width=LONG_LINE), end="")
+    print(dump_documents(exported, width=LONG_LINE, short_in_brackets=True), end="")
     return FINE
 
 
