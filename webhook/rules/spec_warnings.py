@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pydantic.alias_generators import to_camel
+
 from webhook.base.globs import is_glob
+from webhook.policy.common import KindGlobs
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from webhook.kube.templates import Workload
     from webhook.policy.common import Model, PolicySpec
@@ -35,17 +38,15 @@ def hint_for(name: str, known: Collection[str]) -> str:
     return "" if name in known else did_you_mean(name, known, cutoff=_MISSPELT)
 
 
-def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Workload]) -> Iterator[SpecWarning]:
-    """Yield a warning for each ``Kind.group`` in a field that is similar to a workload's kind."""
+def shared_warnings(spec: PolicySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield the warnings about kinds that are similar to a workload's kind, and about findings that can't deny."""
     kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
-    for number, pattern in enumerate(patterns):
-        if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
-            yield SpecWarning((field, number), f"matches no known kind{hint}")
-
-
-def never_denied(spec: PolicySpec, findings: Model) -> Iterator[SpecWarning]:
-    """Yield a warning for findings set to deny in a policy whose enforcement, possibly by default, is lower."""
-    levels = findings.model_dump(by_alias=True, exclude_unset=True)
+    for name, value in spec:
+        for number, pattern in enumerate(value.patterns if isinstance(value, KindGlobs) else ()):
+            if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
+                yield SpecWarning((to_camel(name), number), f"matches no known kind{hint}")
+    findings: Model | None = getattr(spec, "findings", None)
+    levels = findings.model_dump(by_alias=True, exclude_unset=True) if findings is not None else {}
     denied = [name for name, level in levels.items() if level == Enforcement.DENY]
     if denied and spec.enforcement is not Enforcement.DENY:
         why = "" if "enforcement" in spec.model_fields_set else " by default"

@@ -88,5 +88,5 @@ class GracefulTerminationSpec(DecidingSpec):
         default=dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS, validate_default=True)
+    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS.patterns, validate_default=True)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from webhook.base.globs import Globs
 from webhook.capacity.placement.target import KEEP_RECLAIM_NOTICE, Target, kept_fields
 from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from webhook.capacity.placement.budget import GraceBudgets
     from webhook.kube.pod import Pod
 
-_OPERATORS: Final = Globs(TRAINING_OPERATORS)
-
 
 def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Violation]:
     """Yield a violation for a checkpointing Pod without an action whose grace period is longer than the budget.
@@ -26,7 +23,7 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
     """
     if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
         return
-    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, _OPERATORS, gpu=target.gpu is True)[0]
+    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, TRAINING_OPERATORS, gpu=target.gpu is True)[0]
     strictest = budgets.strictest(target) if named == CHECKPOINTING else None
     if strictest is None:
         return
