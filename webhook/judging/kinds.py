@@ -19,7 +19,7 @@ from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod, PodSpec
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
 from webhook.model.decision import Finding, Outcome, engine_finding
-from webhook.rules.concern import Keys, concern_of
+from webhook.rules.protocol import Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

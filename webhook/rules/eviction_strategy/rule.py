@@ -32,9 +32,8 @@ from webhook.kube.containers import writable_claim
 from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import rules_for
-from webhook.rules.concern import EVERYTHING, Concern, Keys
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import Facts, Levels, PolicyKind
+from webhook.rules.protocol import EVERYTHING, Concern, Facts, Keys, Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

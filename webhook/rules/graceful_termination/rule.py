@@ -47,16 +47,15 @@ from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination.plan import TerminationPlan
 from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES, ClassSpec, GracefulTerminationSpec
-from webhook.rules.protocol import Facts, PolicyKind
-from webhook.rules.spec_warnings import SpecWarning, hint_for
+from webhook.rules.protocol import Facts, PolicyKind, SpecWarning, hint_for
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from webhook.kube.templates import Workload
-    from webhook.rules.concern import Concern
     from webhook.rules.context import Context
+    from webhook.rules.protocol import Concern
     from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)

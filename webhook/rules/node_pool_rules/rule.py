@@ -30,9 +30,8 @@ import msgspec
 
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import ResourceRule, is_named, rules_for
+from webhook.policy.match import ResourceRule, expect_judged, is_named, rules_for
 from webhook.policy.terms import Enforcement
-from webhook.rules.expected import expect_judged
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks
 from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, judge_karpenter
 from webhook.rules.node_pool_rules.pools import judge_pool

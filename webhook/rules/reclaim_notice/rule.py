@@ -33,11 +33,9 @@ from webhook.kube.notice import ACTIONS, EVICT, INFORM, NONE, ON_RECLAIM, VOLUME
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.plan import NoticePlan
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
-from webhook.rules.spec_warnings import SpecWarning, hint_for
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:

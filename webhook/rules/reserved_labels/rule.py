@@ -38,13 +38,11 @@ from webhook.capacity.providers.provider import Provider, ResourceReader, reader
 from webhook.capacity.view import Needs
 from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_named, is_namespace, rules_for
-from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning
 from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import own_violations, selector_violations
 from webhook.rules.reserved_labels.places import PODS, PREFIX, KeyPlace, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
-from webhook.rules.spec_warnings import SpecWarning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -51,15 +51,14 @@ from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
 from webhook.kube.workload import WorkloadFields
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern
-from webhook.rules.protocol import Facts, Levels, PolicyKind
-from webhook.rules.spec_warnings import SpecWarning, hint_for
+from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
     bare_pod,
     job_leader,
     judge_budgets,
     judge_handlers,
+    judge_notice,
     judge_protections,
     judge_replicas,
     judge_volumes,
@@ -67,7 +66,6 @@ from webhook.rules.spot_suitability.checks import (
 )
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
-from webhook.rules.spot_suitability.notice import judge_notice
 from webhook.rules.spot_suitability.spec import DriverSpec, SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
