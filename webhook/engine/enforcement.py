@@ -14,7 +14,7 @@ from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
-from webhook.model.decision import EMPTY, ENGINE, Failure, Finding, Outcome, Violation
+from webhook.model.decision import EMPTY, Failure, Finding, Outcome, Violation, engine_finding
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.subject import Subject, bounded_metadata
 
@@ -219,8 +219,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         outcome = max(policy.enforcement for policy in policies)
         groups = ", ".join(dict.fromkeys(group for policy in policies for group in policy.break_glass.patterns))
         known = user.groups or not self.context.offline
-        return Finding(
-            policy=ENGINE,
+        return engine_finding(
             id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",

@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.globs import Globs
+from pydantic.alias_generators import to_camel
+
+from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import pool_resources
 from webhook.engine.bundle import Bundle, policy_kinds
 from webhook.kube.resources import (
@@ -20,14 +22,17 @@ from webhook.kube.resources import (
     resource_named,
     versions_of,
 )
+from webhook.policy.common import KindGlobs
 from webhook.policy.document import EXEMPTION, PolicyDocument
 from webhook.policy.errors import Problem, did_you_mean
-from webhook.rules.spec_warnings import SpecWarning
+from webhook.policy.terms import Enforcement
+from webhook.rules.protocol import SpecWarning, hint_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from webhook.policy.common import ExemptSpec, MatchSpec, ResourceRuleSpec
+    from webhook.kube.templates import Workload
+    from webhook.policy.common import ExemptSpec, MatchSpec, Model, PolicySpec, ResourceRuleSpec
 
 WARN_BEFORE: Final = timedelta(days=14)
 """How long before the end of an exemption spotgate starts to warn."""
@@ -60,6 +65,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
+        warn(policy, _of_shared_fields(policy.spec, workloads))
         warn(policy, policy_kinds()[policy.kind].lint(policy.spec, workloads))
         wide = _too_wide(policy, bundle)
         warn(policy, (SpecWarning(path, f"`webhook-config` refuses the policy: {text}") for path, text in wide))
@@ -94,6 +100,23 @@ def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
             if what and resource.startswith("*"):
                 text = f"with {resource!r}, the API server calls the webhook for {what[0]}; name the resources instead"
                 yield SpecWarning(("match", "resourceRules", number, "resources", index), text)
+
+
+def _of_shared_fields(spec: PolicySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield the warnings about kinds that are similar to a workload's kind, and about findings that can't deny."""
+    kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
+    for name, value in spec:
+        for number, pattern in enumerate(value.patterns if isinstance(value, KindGlobs) else ()):
+            if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
+                yield SpecWarning((to_camel(name), number), f"matches no known kind{hint}")
+    findings: Model | None = getattr(spec, "findings", None)
+    levels = findings.model_dump(by_alias=True, exclude_unset=True) if findings is not None else {}
+    denied = [name for name, level in levels.items() if level == Enforcement.DENY]
+    if denied and spec.enforcement is not Enforcement.DENY:
+        why = "" if "enforcement" in spec.model_fields_set else " by default"
+        lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {spec.enforcement}{why}"
+        text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
+        yield SpecWarning(("findings", denied[0]), text)
 
 
 def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.kube.disruption import DisruptionBudget
 
 
-class StateErrors(Exception):  # noqa: N818 - several errors
+class StateErrors(CannotJudgeError):  # noqa: N818 - several errors
     """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
 

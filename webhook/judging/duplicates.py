@@ -10,7 +10,7 @@ from webhook.base.terminal import counted
 from webhook.base.text import listed
 from webhook.inputs.manifests import place_of
 from webhook.inputs.objects import Identity, Manifest, written_identity
-from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.model.decision import Finding, Outcome, engine_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,8 +30,7 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterato
     more = f" Also repeated: {counted(len(repeated) - 1, 'other node pool')}." if len(repeated) > 1 else ""
     clusters = max((sorted({dirname(pool.file) or "." for pool in group.values()}) for group in repeated), key=len)
     several = f"the files describe {len(clusters)} clusters: {listed(clusters, rest=', ')}"
-    finding = Finding(
-        policy=ENGINE,
+    finding = engine_finding(
         id="object/duplicate",
         outcome=Outcome.WARN,
         reason=several if len(clusters) > 1 else f"{name} is in the files more than once",

@@ -18,7 +18,7 @@ from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nu
 from webhook.kube.defaults_objects import default_object
 from webhook.kube.references import Reference, with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.model.decision import ENGINE, Decision, Finding, Outcome, PhaseDecisions
+from webhook.model.decision import Decision, Finding, Outcome, PhaseDecisions, engine_finding
 from webhook.model.patch import Operation, apply_all, pointer
 from webhook.model.review import GroupVersionKind, GroupVersionResource, MalformedObjectError, Request, UserInfo
 from webhook.rules.context import Context, Phase
@@ -33,8 +33,7 @@ _NULL: Final = msgspec.Raw(b"null")
 _GENERATED_FROM_AT_MOST: Final = 58
 """The maximum length of a generateName before the five characters that the API server adds."""
 
-_NAMELESS: Final = Finding(
-    policy=ENGINE,
+_NAMELESS: Final = engine_finding(
     id="object/nameless",
     outcome=Outcome.WARN,
     reason="the object has no name",
@@ -169,8 +168,7 @@ class Judge:
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
         if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
             return Judgement(namespace=manifest.namespace)
-        finding = Finding(
-            policy=ENGINE,
+        finding = engine_finding(
             id="object/unknown-kind",
             outcome=Outcome.INDETERMINATE,
             reason=f"not evaluated: the resource of kind {manifest.kind} of {manifest.api_version} is unknown",

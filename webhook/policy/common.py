@@ -5,8 +5,10 @@ Docstrings of models and fields are published: ``spotgate schema`` prints them f
 
 import re
 from datetime import date
-from typing import Annotated, Final, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
+import msgspec
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -66,13 +68,17 @@ def _check_name(pattern: str) -> str:
     return pattern
 
 
+class KindGlobs(Globs):
+    """Compiled globs for object kinds."""
+
+
 Glob = Annotated[str, AfterValidator(_check_glob)]
 NameGlob = Annotated[str, AfterValidator(_check_name)]
 """A glob for user and group names. Names from a directory service can contain spaces: ``Domain Admins``."""
 KindGlob = Annotated[Glob, AfterValidator(check_kind)]
 """A glob for object kinds, in the form ``Kind.group``."""
 Patterns = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
-KindPatterns = Annotated[Globs, Parsed(tuple[KindGlob, ...], Globs)]
+KindPatterns = Annotated[KindGlobs, Parsed(tuple[KindGlob, ...], KindGlobs)]
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, BeforeValidator(_date_text)]
 KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
@@ -109,6 +115,11 @@ class Model(BaseModel):
         if value is None:
             raise ValueError("is empty; set a value, or remove the field")
         return value
+
+
+def defaults_next_to(file: str) -> dict[str, Any]:
+    """Return the defaults of a policy kind's fields: the ``defaults.yaml`` in the folder of its model."""
+    return msgspec.yaml.decode(Path(file).with_name("defaults.yaml").read_bytes(), type=dict[str, Any])
 
 
 def _off_for_false(value: object) -> object:

@@ -19,7 +19,7 @@ from webhook.kube.layouts import member
 from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions, Step, StepKind
 from webhook.model.review import decode_object, is_null
 from webhook.policy.terms import Enforcement
-from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline, reclaims
+from webhook.reclaim.pods import NoTimeline, reclaims
 from webhook.report.additions import Addition, addition_of
 from webhook.report.report import alike
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
+    from webhook.reclaim.timeline import ReclaimTimeline
 
 _NOT_SPECIFIED: Final = "not specified"
 _GPUS: Final = {Gpu.ANY: "as its Pods request", Gpu.UNKNOWN: "unknown: counts as GPU for spot, not for on-demand"}

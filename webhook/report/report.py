@@ -17,7 +17,8 @@ from webhook.engine.lint import warnings
 from webhook.inputs.files import STDIN
 from webhook.model.decision import Outcome
 from webhook.policy.errors import Problem  # noqa: TC001 - msgspec reads the annotations
-from webhook.reclaim.timeline import ReclaimTimeline, reclaims
+from webhook.reclaim.pods import reclaims
+from webhook.reclaim.timeline import ReclaimTimeline
 from webhook.report.additions import Addition, addition_of
 from webhook.rules.context import utc_now
 

@@ -32,10 +32,8 @@ from webhook.kube.containers import writable_claim
 from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import rules_for
-from webhook.rules.concern import EVERYTHING, Concern, Keys
-from webhook.rules.eviction_strategy.lint import lint
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import Facts, Levels, PolicyKind
+from webhook.rules.protocol import EVERYTHING, Concern, Facts, Keys, Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -329,7 +327,6 @@ KIND: Final = PolicyKind(
     spec=EvictionStrategySpec,
     not_exported="it checks the owner of a Pod, and the nodes that it can run on",
     compile=_compile,
-    lint=lint,
     rules=lambda _: rules_for([("", "pods")], "CREATE", "UPDATE"),
     order=2,
     pods_only=True,

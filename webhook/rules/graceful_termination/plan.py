@@ -17,7 +17,7 @@ from webhook.kube.hooks import HookSleep, hook_sleeps, longest_sleep, spelled, u
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.wording import NOT_MUTATED, pod_noun, run_on_demand
+from webhook.rules.targeting import NOT_MUTATED, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

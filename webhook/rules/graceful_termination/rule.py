@@ -27,6 +27,7 @@ Source
 
 from __future__ import annotations
 
+import string
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -44,17 +45,17 @@ from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.graceful_termination.lint import lint
 from webhook.rules.graceful_termination.plan import TerminationPlan
-from webhook.rules.graceful_termination.spec import ClassSpec, GracefulTerminationSpec
-from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES, ClassSpec, GracefulTerminationSpec
+from webhook.rules.protocol import Facts, PolicyKind, SpecWarning, hint_for
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from webhook.rules.concern import Concern
+    from webhook.kube.templates import Workload
     from webhook.rules.context import Context
+    from webhook.rules.protocol import Concern
     from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)
@@ -194,6 +195,13 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
     )
 
 
+def _lint(spec: GracefulTerminationSpec, _workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield a warning for each class with a misspelled name."""
+    for name in spec.classes:
+        if hint := hint_for(name.rstrip(string.digits), DEFAULT_CLASSES):
+            yield SpecWarning(("classes", name), f"adds a new class{hint}")
+
+
 KIND: Final = PolicyKind(
     name="GracefulTermination",
     spec=GracefulTerminationSpec,
@@ -205,7 +213,7 @@ KIND: Final = PolicyKind(
     ),
     not_exported="it changes Pods",
     compile=_compile,
-    lint=lint,
+    lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
     needs=Needs(namespaces=True, pools=True),

@@ -1,19 +1,15 @@
 """Define the ``spec`` of GracefulTermination."""
 
-from __future__ import annotations
+from typing import Annotated, Any, Final, Literal
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from pydantic import BeforeValidator, Field
 
-from pydantic import AfterValidator, BeforeValidator, Field
-
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS, TRAINING_OPERATORS
-from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds
+from webhook.capacity.placement.workload_class import TRAINING_OPERATORS
+from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds, defaults_next_to
 from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import EnumDescriptions
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+DEFAULT_CLASSES: Final[dict[str, Any]] = defaults_next_to(__file__)["classes"]
 MOST_GRACE: Final = 86400
 """One day: the maximum of all fields in seconds of a policy."""
 
@@ -38,19 +34,8 @@ class ClassSpec(Model):
     """The sleep before SIGTERM; 0 for none."""
 
 
-DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
-    name: ClassSpec.model_construct(grace_seconds=grace, pre_stop_seconds=sleep)
-    for name, grace, sleep in (
-        (STATELESS, 60, 5),
-        (QUEUE_WORKER, 120, 5),
-        (CHECKPOINTING, "budget", 0),
-        (BATCH, 30, 0),
-    )
-}
-
-
-def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
-    return {**DEFAULT_CLASSES, **classes}
+def _with_defaults(classes: object) -> object:
+    return {**DEFAULT_CLASSES, **classes} if isinstance(classes, dict) else classes
 
 
 class GracefulTerminationSpec(DecidingSpec):
@@ -84,9 +69,9 @@ class GracefulTerminationSpec(DecidingSpec):
         ),
     ] = "auto"
     """How a preStop hook sleeps. Windows Pods never get `exec`."""
-    classes: Annotated[dict[ClassName, ClassSpec], AfterValidator(_with_defaults)] = Field(
-        default=dict(DEFAULT_CLASSES)
+    classes: Annotated[dict[ClassName, ClassSpec], BeforeValidator(_with_defaults)] = Field(
+        default=DEFAULT_CLASSES, validate_default=True
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS, validate_default=True)
+    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS.patterns, validate_default=True)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

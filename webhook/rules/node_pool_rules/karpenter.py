@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.rules.node_pool_rules.spec import DiversificationSpec
 
-GROUP: Final = "karpenter.sh"
-RESOURCE: Final = "nodepools"
+NODE_POOLS: Final = ("karpenter.sh", "nodepools")
+"""The API group and the resource of Karpenter's pools."""
 
 _ZONE_ID_LABEL: Final = "topology.k8s.aws/zone-id"
 _REQUIREMENTS: Final = Query("spec.template.spec.requirements")

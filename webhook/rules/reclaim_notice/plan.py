@@ -15,7 +15,7 @@ from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
 from webhook.model.decision import Violation, warning
-from webhook.rules.wording import NOT_MUTATED, pod_noun
+from webhook.rules.targeting import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

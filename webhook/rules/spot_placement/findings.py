@@ -14,7 +14,7 @@ from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.wording import NOT_MUTATED, pod_noun
+from webhook.rules.targeting import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

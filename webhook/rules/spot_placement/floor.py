@@ -10,6 +10,8 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness
 
 from __future__ import annotations
 
+from collections import defaultdict
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +22,12 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, T
 from webhook.capacity.providers.pool import Gpu, Pool
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Pod, SchedulingGate
+from webhook.kube.quantity import amount_of
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Context, Phase
-from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.providers.provider import Provider
@@ -213,7 +215,7 @@ def _template_violations(
         yield Violation(id="floor-split", reason=split, field=_FIELD, outcome=Outcome.AUDIT)
         if supply.known and pools and kind != _GROUPS:
             spare = workload.spare_pods(replicas) if kind == _DEPLOYMENT else None
-            yield from _no_room(need, spare, room_for(subject.pod, pools, providers))
+            yield from _no_room(need, spare, _room_for(subject.pod, pools, providers))
     uncounted = _not_kept(subject.pod, runs=view.floor_controller is not False)
     if uncounted and _owner_of(subject.pod) == _COUNTED:
         yield uncounted
@@ -261,3 +263,34 @@ def _no_room(need: int, spare: int | None, room: int | None) -> Iterator[Violati
         detail = "With maxUnavailable 0, a rollout removes an old Pod only after a new one is ready."
         fix = "set `spec.strategy.rollingUpdate.maxUnavailable: 1`, or enlarge an on-demand pool"
         yield warning(id="floor-no-room", reason=reason, field=_FIELD, detail=detail, fix=fix)
+
+
+def _room_for(pod: Pod, pools: Iterable[Pool | None], providers: Mapping[str, Provider]) -> int | None:
+    """Count the Pods like this one that fit on the nodes of these pools. Return None if that is unknown.
+
+    This requires the size of each pool, and the allocatable resources of its instance type in the provider's document.
+    The nodes are assumed to be empty, so the count is an upper bound.
+    """
+    requests, room = _requests_of(pod), 0
+    for pool in pools:
+        if pool is None:
+            return None
+        size = pool.maximum if pool.autoscaling else pool.desired
+        offered = providers[pool.provider].instance_types.allocatable.get(pool.instance_type, {})
+        fitting = [int((amount_of(offered[name]) or 0) // least) for name, least in requests.items() if name in offered]
+        if size is None or not fitting:
+            return None
+        room += 0 if pool.closed else size * min(fitting)
+    return room
+
+
+def _requests_of(pod: Pod) -> dict[str, Decimal]:
+    """Return the total requests by resource, with the overhead, without zeros and invalid quantities."""
+    total: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for container in pod.spec.containers:
+        if (resources := container.resources) is not None:
+            for name, quantity in {**(resources.limits or {}), **(resources.requests or {})}.items():
+                total[name] += amount_of(quantity) or 0
+    for name, quantity in (pod.spec.overhead or {}).items():
+        total[name] += amount_of(quantity) or 0
+    return {name: amount for name, amount in total.items() if amount > 0}

@@ -13,7 +13,7 @@ from webhook.kube.affinity import Term, Unmet, contradiction, unmet_constraint
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
-from webhook.rules.wording import pod_noun, run_on_demand
+from webhook.rules.targeting import pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Check a workload that targets spot: its replicas, its PodDisruptionBudgets, and the effect of a reclaim on its Pods.
+"""Check a workload that targets spot: its replicas, its PodDisruptionBudgets, the effect of a reclaim, and the notice.
 
 The reason of a violation is the risk. The fix is one line of instruction, followed by YAML.
 """
@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, Target
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_RECLAIM_NOTICE, ON_DEMAND, Target, kept_fields
+from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.containers import on_the_node
-from webhook.model.decision import Outcome, Violation
-from webhook.rules.wording import run_on_demand
+from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
+from webhook.model.decision import Outcome, Violation, warning
+from webhook.rules.targeting import run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.base.globs import Globs
+    from webhook.capacity.placement.budget import GraceBudgets
     from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
     from webhook.kube.workload import WorkloadFields
@@ -258,3 +261,28 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
                 fix="remove this workload, and set `interruptionQueue` in the values of Karpenter's Helm chart",
                 other={"settings": {"interruptionQueue": "QUEUE"}},
             )
+
+
+def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Violation]:
+    """Yield a violation for a checkpointing Pod without an action whose grace period is longer than the budget.
+
+    Its node must show the notice before the drain.
+    """
+    if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
+        return
+    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, TRAINING_OPERATORS, gpu=target.gpu is True)[0]
+    strictest = budgets.strictest(target) if named == CHECKPOINTING else None
+    if strictest is None:
+        return
+    budget, provider, _ = strictest
+    early = provider.interruption.drain_seconds - provider.interruption.cordon_seconds
+    if early > 0 and pod.grace_seconds > budget.seconds:
+        yield warning(
+            id="notice-unused",
+            reason=f"the grace period exceeds the {budget.seconds} s of a drain, and could begin {early} s earlier",
+            field="spec.terminationGracePeriodSeconds",
+            detail=f"{provider.title} announces a reclaim {early} s before the drain. With label {ON_RECLAIM}, "
+            f"the Pod finds its deadline in {DIRECTORY}/{FILE}.",
+            fix="set this label, and let the program save its work when the file contains a time",
+            yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
+        )

@@ -23,16 +23,18 @@ from webhook.kube.layouts import FoundTemplate, member
 from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.model.decision import Violation
 from webhook.model.review import MalformedObjectError
-from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP, GangSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.globs import Globs
     from webhook.capacity.view import ClusterView
+    from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.rules.subject import Subject
     from webhook.rules.targeting import Targeting
 
+_SCHEDULING_GROUP: Final = "spec.schedulingGroup"
+"""The field of a Pod with the name of its PodGroup in Kubernetes, whose Pods can start together."""
 _SHOWN: Final = 120
 """Characters of a field path that a finding repeats: members of a map may have long names."""
 
@@ -88,7 +90,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
 
     def _gang(self, subject: Subject) -> GangSpec | None:
         metadata = subject.workload.metadata
-        native = (SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
+        native = (_SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
         maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations, native)
         for spec, kinds in self.specs:
             named = kinds.match(subject.request.kind.group_kind) or (

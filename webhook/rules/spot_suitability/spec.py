@@ -16,9 +16,12 @@ from webhook.policy.common import (
     NonEmpty,
     Patterns,
     TargetingSpec,
+    defaults_next_to,
 )
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
+
+_DEFAULTS: Final = defaults_next_to(__file__)
 
 
 class FaultToleranceSpec(Model):
@@ -50,29 +53,6 @@ class DriverSpec(Model):
         return self
 
 
-_RAY_FAULT_TOLERANCE: Final = FaultToleranceSpec.model_construct(
-    annotations={"ray.io/ft-enabled": "true"}, member="gcsFaultToleranceOptions"
-)
-"""Source: https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html"""
-
-DEFAULT_DRIVERS: Final = tuple(
-    DriverSpec.model_construct(
-        name=name, label=LabelSpec.model_construct(key=key, value=value), member=member, fault_tolerance=tolerance
-    )
-    for name, key, value, member, tolerance in (
-        ("Spark driver", "spark-role", "driver", "driver", None),
-        ("Ray head", "ray.io/node-type", "head", "headGroupSpec", _RAY_FAULT_TOLERANCE),
-        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", None),
-        ("Dask scheduler", "dask.org/component", "scheduler", "", None),
-        ("runner listener", "app.kubernetes.io/component", "runner-scale-set-listener", "listenerTemplate", None),
-    )
-)
-
-
-SCHEDULING_GROUP: Final = "spec.schedulingGroup"
-"""The field of a Pod with the name of its PodGroup in Kubernetes, whose Pods can start together."""
-
-
 class GangSpec(Model):
     """Pods of one object that work only together, identified by its kind or by a key."""
 
@@ -92,20 +72,6 @@ class GangSpec(Model):
         if not (self.kinds or self.key):
             raise ValueError("set `kinds`, `key`, or both")
         return self
-
-
-DEFAULT_GANGS: Final = (
-    GangSpec.model_construct(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
-    GangSpec.model_construct(
-        name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")
-    ),
-    GangSpec.model_construct(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
-    GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic=("spec", "elasticPolicy")),
-    GangSpec.model_construct(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
-    GangSpec.model_construct(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
-    GangSpec.model_construct(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
-    GangSpec.model_construct(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
-)
 
 
 class SuitabilityFindingsSpec(Model):
@@ -143,21 +109,6 @@ class SuitabilityFindingsSpec(Model):
     """Node Termination Handler and Karpenter both drain a node."""
 
 
-_REPLICATED: Final = (
-    *("Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps"),
-    *("ReplicationController", "Rollout.argoproj.io"),
-)
-_DATA: Final = (
-    *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
-    *("*database*", "*/data", "/data/*", "/var/lib/*"),
-)
-_SCRATCH: Final = (
-    *("istio-data", "/var/lib/istio/*"),  # Istio's proxy recreates them at every start
-    *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
-    *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
-)
-
-
 class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that aren't suitable for spot capacity, or aren't ready for a reclaim."""
 
@@ -167,26 +118,21 @@ class SpotSuitabilitySpec(TargetingSpec):
     """The strongest outcome of each finding, at most `enforcement`."""
     minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
     """The minimum replicas of a service on spot."""
-    replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
+    replicated: KindPatterns = Field(default=_DEFAULTS["replicated"], validate_default=True)
     """Kinds with `spec.replicas`, as Kind.group (globs)."""
     stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
     """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
-    drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
+    drivers: tuple[DriverSpec, ...] = Field(default=_DEFAULTS["drivers"], validate_default=True)
     """Pods that lead the work of others."""
-    gangs: tuple[GangSpec, ...] = DEFAULT_GANGS
+    gangs: tuple[GangSpec, ...] = Field(default=_DEFAULTS["gangs"], validate_default=True)
     """Pods of one object that work only together."""
-    gang_leaders: tuple[Glob, ...] = (
-        *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
-        *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
-    )
+    gang_leaders: tuple[Glob, ...] = Field(default=_DEFAULTS["gangLeaders"], validate_default=True)
     """Parts of a gang that can be on demand (lowercase globs)."""
-    protections: dict[NonEmpty, str] = Field(
-        default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    )
+    protections: dict[NonEmpty, str] = Field(default=_DEFAULTS["protections"])
     """Annotations that stop only voluntary disruption: key -> value."""
-    data_volumes: Patterns = Field(default=_DATA, validate_default=True)
+    data_volumes: Patterns = Field(default=_DEFAULTS["dataVolumes"], validate_default=True)
     """Names and mount paths of hostPath volumes with data (globs)."""
-    scratch_volumes: Patterns = Field(default=_SCRATCH, validate_default=True)
+    scratch_volumes: Patterns = Field(default=_DEFAULTS["scratchVolumes"], validate_default=True)
     """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
     """Parts of Node Termination Handler's image names."""

@@ -48,7 +48,7 @@ def notice_variables(rule: ReclaimNotice, matching: str) -> dict[str, str]:
     label = quoted(CLASS_LABEL)
     of_class = (
         f"{literal(actions)}[?variables.labels[?{label}].orValue('') in {literal(list(actions))} ? "
-        f"variables.labels[{label}] : {derived_class(TRAINING_OPERATORS)}].orValue({quoted(NONE)})"
+        f"variables.labels[{label}] : {derived_class(TRAINING_OPERATORS.patterns)}].orValue({quoted(NONE)})"
     )
     inherited = f"namespaceObject.?metadata.?labels[?{_LABEL}]"
     return {
