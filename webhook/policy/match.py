@@ -8,8 +8,8 @@ import msgspec
 from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
+from webhook.kube.affinity import LabelSelector, could_match_with_others, label_selector, matches
 from webhook.kube.resources import resource_named, versions_of
-from webhook.kube.selectors import LabelSelector, could_match_with_others, label_selector, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.base.globs import Globs
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
-    from webhook.kube.workload import WorkloadFields
+    from webhook.kube.workload import Autoscaler, WorkloadFields
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 

@@ -49,7 +49,7 @@ from webhook.capacity.placement.workload_class import (
 )
 from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
-from webhook.kube.workload import WorkloadFields
+from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.concern import Concern
 from webhook.rules.protocol import Facts, Levels, PolicyKind
@@ -75,7 +75,6 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
     from webhook.model.decision import Violation
     from webhook.rules.context import Context
