@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.functions import ADDRESS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import ROUNDS_AT_MOST
+from webhook.cel.names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,20 +19,6 @@ _UNDECLARED: Final = re.compile(r"undeclared reference to '([^'.]*)")
 _OF_TYPES: Final = re.compile(r"found no matching overload for '[_@]*(.+?)_?' applied to '(\(.*?\))'(?=, at `|$)")
 _SHOWN: Final = 40
 """The maximum number of characters that an error quotes from the expression, starting at the mistake."""
-_POLICY_NAMES: Final = (
-    ("Matches", "matches"),
-    ("Substring", "substring"),
-    (" (in container '')", ""),
-    ("map(bool, string)", QUANTITY),
-    ("map(int, string)", ADDRESS),
-    ("map(bool, list(string))", NETWORK),
-    ("map(int, list(string))", URL),
-    ("variables_", "variables."),
-    ("_givenNamespace", "namespaceObject"),
-    ("_givenOld", "oldObject"),
-    ("_given", "object"),
-)
-"""The names in the library's messages, each with the name in policies."""
 
 
 def refused(text: str, expression: str, lines_before: int, functions: Collection[str]) -> ExpressionError:
@@ -52,7 +38,7 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
         return _unknown(match[1], expression, functions)
     excerpt = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
     problem = problem.partition(" expecting ")[0] + (f", at `{excerpt[:_SHOWN]}`" if excerpt else "")
-    for theirs, ours in _POLICY_NAMES:
+    for theirs, ours in NAMES.replacements:
         problem = problem.replace(theirs, ours)
     return ExpressionError(_OF_TYPES.sub(r"`\1` does not take \2", problem))
 
@@ -106,6 +92,6 @@ def failed(text: str) -> EvaluationError:
     message = next((match.expand(ours) for theirs, ours in _MESSAGES if (match := theirs.fullmatch(text))), text)
     if message.startswith(_NO_KEY):
         return EvaluationError(message, hint=_ABSENT)
-    for name, shown in (*_POLICY_NAMES, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):
+    for name, shown in (*NAMES.replacements, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):
         message = message.replace(name, shown)
     return EvaluationError(message)
