@@ -12,6 +12,7 @@ import ssl
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
+from http.client import responses
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiohttp
@@ -95,23 +96,20 @@ class ApiError(Exception):
     @classmethod
     def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:
         """Return the error for a response with this status and message."""
-        try:
-            phrase = HTTPStatus(status).phrase
-        except ValueError:
-            phrase = ""
-        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
+        return cls(f"{status} {responses.get(status, '')}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
 
 
 class Api:
     """A connection to an API server. Use `connect` to create one.
 
     Attributes:
+        client: the client of `kubernetes.aio` with the newest credentials. A renewal closes the previous one.
         namespace: the default namespace of the kubeconfig's context; empty if there is none.
     """
 
     def __init__(self, client: ApiClient, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
         self.namespace = namespace
-        self._client = client
+        self.client = client
         self._kubeconfig = kubeconfig
         self._context = context
         self._renewing = asyncio.Lock()
@@ -128,19 +126,13 @@ class Api:
         return cls(client, kubeconfig, context, namespace)
 
     @property
-    def client(self) -> ApiClient:
-        """Return the client of `kubernetes.aio` with the newest credentials. A renewal closes it."""
-        return self._client
-
-    @property
     def url(self) -> str:
         """Return the URL of the API server."""
-        url: str = self._client.configuration.host
-        return url
+        return str(self.client.configuration.host)
 
     async def close(self) -> None:
         """Close the connection. Call this when no request is in progress."""
-        await self._client.close()
+        await self.client.close()
         await asyncio.sleep(0)  # the event loop closes the sockets in its next iteration
 
     def get(
@@ -175,8 +167,7 @@ class Api:
     async def write(self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE) -> None:
         """Send a request like `send`, and discard the response."""
         async with self.send(method, path, body, seconds, media_type) as response:
-            async for _ in response.content.iter_any():
-                pass
+            await response.read()
 
     def send(
         self, method: str, path: str, body: Body, seconds: float, media_type: str = JSON_TYPE
@@ -189,7 +180,7 @@ class Api:
     async def _exchange(
         self, method: str, path: str, patience: aiohttp.ClientTimeout, headers: dict[str, str], body: Body | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        client = self._client
+        client = self.client
         self._in_use[client] += 1
         try:
             request = await client.param_serialize(
@@ -218,7 +209,7 @@ class Api:
             raise ApiError(f"the API server's answer is malformed: {error}") from error
         finally:
             self._in_use[client] -= 1
-            if client is not self._client and not self._in_use[client]:
+            if client is not self.client and not self._in_use[client]:
                 await client.close()
 
     async def _renew(self, used: ApiClient) -> None:
@@ -227,10 +218,10 @@ class Api:
         The last request in progress closes the old client: requests of a closed client fail with an AssertionError.
         """
         async with self._renewing:
-            if used is not self._client:
+            if used is not self.client:
                 return  # another request has already reloaded them
             try:
-                self._client, _ = await _client(self._kubeconfig, self._context)
+                self.client, _ = await _client(self._kubeconfig, self._context)
             except UnusableCredentialsError as error:
                 log.warning("credentials not renewed", problem=str(error))
 
