@@ -103,7 +103,6 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """The spot nodes of one pool, or all spot nodes of a provider whose pools aren't visible.
 
     Attributes:
-        pool: their pool; None if only the provider's labels and taints describe them.
         absent: the keys of labels that the nodes lack, because only other providers use them.
         closed: why the nodes accept no Pods, as a phrase; empty if they accept Pods.
         taints: the taints that repel Pods.
@@ -115,7 +114,6 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """
 
     provider: Provider
-    pool: Pool | None
     gpu: Gpu
     absent: frozenset[str]
     closed: str
@@ -340,7 +338,7 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=pool.requirements or NO_REQUIREMENTS,
         absent=absent,
-        closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
+        closed=_why_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS and taint not in passing),
         guards=guards,
         dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
@@ -358,11 +356,11 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     return Nodes(labels=pool.labels, requirements=requirements, pool=pool)
 
 
-def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
+def _why_closed(pool: Pool, forbidden: tuple[Taint, ...]) -> str:
     """Return why these nodes accept no Pods. Return an empty string if they accept Pods."""
-    if pool is not None and pool.closed:
+    if pool.closed:
         return pool.closed
-    if pool is not None and pool.superchip:
+    if pool.superchip:
         return f"its instance type, {pool.instance_type}, is never spot"
     hard = next((taint for taint in forbidden if taint.effect in HARD_EFFECTS), None)
     return f"its taint {hard} must never be tolerated" if hard is not None else ""
