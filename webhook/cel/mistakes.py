@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.limits import ROUNDS_AT_MOST
 from webhook.cel.names import NAMES
 
 if TYPE_CHECKING:
@@ -65,20 +64,7 @@ _NOT_CONVERTED: Final = re.compile(
 """Matches whole messages only. Other messages quote the object, which must not fake an unknown value."""
 _NO_KEY: Final = "no such key: "
 _ABSENT: Final = "check first whether the field exists, with `has(object.spec.x)` or `object.?x.orValue(...)`"
-_NO_FIELDS: Final = "it reads a field of a string, number, list, or null"
-_MESSAGES: Final = tuple(
-    (re.compile(theirs, re.DOTALL), ours)
-    for theirs, ours in (
-        (r".*Iteration budget exceeded.*", f"its loops took more than {ROUNDS_AT_MOST} rounds"),
-        (r'Key not found in map : "?(.*?)"?', rf"{_NO_KEY}\1"),
-        (r"Index error: index=(-?\d+) size=\d+", r"index out of bounds: \1"),
-        (r"No matching overloads found : _([^_]+)_\((.*), (.*)\)", r"no such overload: \2 \1 \3"),
-        (r"No matching overloads found : (.*)", r"no such overload: \1"),
-        (r"Invalid container type.*|Applying SELECT to non-message type", _NO_FIELDS),
-        (r'No value with name "namespaceObject.metadata.name" found in Activation', _NO_FIELDS),
-        (r"vector::reserve", "lists.range() of a negative number"),
-    )
-)
+_MESSAGES: Final = tuple((re.compile(theirs, re.DOTALL), ours) for theirs, ours in NAMES.messages)
 
 
 def failed(text: str) -> EvaluationError:

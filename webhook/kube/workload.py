@@ -16,8 +16,6 @@ from webhook.kube.layouts import member
 from webhook.kube.pod import ApiObject
 from webhook.model.review import is_null
 
-_INDEXED: Final = "Indexed"
-_RECREATE: Final = "Recreate"
 _ROLLING: Final = {"maxSurge": "25%", "maxUnavailable": "25%"}
 """The defaults of a Deployment's rolling update."""
 
@@ -66,12 +64,12 @@ class WorkloadFields(ApiObject):
         bounds = {**_ROLLING, **{name: bound for name, bound in written if bound is not None}}
         spare, removable = scaled(bounds["maxSurge"], replicas), scaled(bounds["maxUnavailable"], -replicas)
         # Kubernetes rounds maxUnavailable down, and so does `scaled` with a negative number of replicas.
-        return spare if strategy.get("type") != _RECREATE and spare and not removable else None
+        return spare if strategy.get("type") != "Recreate" and spare and not removable else None
 
     @property
     def indexed(self) -> bool:
         """Return whether this is an indexed Job whose Pods run in parallel."""
-        return self.spec.completionMode == _INDEXED and (self.spec.parallelism or 0) > 1
+        return self.spec.completionMode == "Indexed" and (self.spec.parallelism or 0) > 1
 
     @property
     def match_labels(self) -> dict[str, str]:
