@@ -6,7 +6,7 @@ The supply is computed once for each state of the node pools. A decision only co
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import product
+from itertools import chain, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +19,9 @@ from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
-from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
+from webhook.capacity.providers.well_known import WELL_KNOWN
 from webhook.kube.affinity import Term, Tristate
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
@@ -37,8 +38,8 @@ _REMEMBERED: Final = 4
 _IN_PLAY: Final = 8
 """Providers of a cluster. Most clusters have one or two."""
 
-EVERY_NODE_HAS: Final = frozenset(
-    {HOSTNAME_LABEL, "node.kubernetes.io/windows-build", *DEPRECATED_KEYS, *DEPRECATED_KEYS.values()}
+EVERY_NODE_HAS: Final = frozenset(chain(*WELL_KNOWN.deprecated_keys.items())).union(
+    (HOSTNAME_LABEL, "node.kubernetes.io/windows-build")
 )
 """Labels that describe a node, not whether it is spot.
 

@@ -88,7 +88,6 @@ class Target(Fit, frozen=True, kw_only=True):
     because: str
     providers: tuple[Provider, ...]
     pools: tuple[Pool, ...] | None
-    requested: frozenset[str] = frozenset()
     gpu: bool | None = False
     by_preference: bool = False
     field: str = ""
@@ -238,7 +237,6 @@ def _answer(
         nodes=fit.nodes,
         rejected=fit.rejected,
         strays=fit.strays,
-        requested=demands.requested,
         gpu=demands.gpu,
         tolerations=fit.tolerations,
         pinned=pinned,
