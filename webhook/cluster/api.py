@@ -12,6 +12,7 @@ import ssl
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
+from http.client import responses
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiohttp
@@ -95,11 +96,7 @@ class ApiError(Exception):
     @classmethod
     def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:
         """Return the error for a response with this status and message."""
-        try:
-            phrase = HTTPStatus(status).phrase
-        except ValueError:
-            phrase = ""
-        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
+        return cls(f"{status} {responses.get(status, '')}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
 
 
 class Api:
@@ -146,8 +143,7 @@ class Api:
     @property
     def url(self) -> str:
         """Return the URL of the API server."""
-        url: str = self._client.configuration.host
-        return url
+        return str(self._client.configuration.host)
 
     async def close(self) -> None:
         """Close the connection. Call this when no request is in progress."""

@@ -18,7 +18,6 @@ from webhook.kube.resources import (
     REMOVED_GROUPS,
     built_in_resources,
     groups_with,
-    is_built_in,
     resource_named,
     versions_of,
 )
@@ -129,7 +128,7 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
             for place, group in enumerate(rule.api_groups):
                 if text := _unknown_group(group, rule.resources[0]):
                     yield SpecWarning(("match", name, number, "apiGroups", place), text)
-            if all(map(is_built_in, rule.api_groups)):
+            if BUILT_IN_GROUPS.issuperset(rule.api_groups):
                 for place, resource in enumerate(rule.resources):
                     if text := _unknown_resource(rule, resource.partition("/")[0]):
                         yield SpecWarning(("match", name, number, "resources", place), text)
@@ -138,7 +137,7 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
 def _unknown_group(group: str, resource: str) -> str:
     if group in REMOVED_GROUPS:
         return f"never matches: Kubernetes no longer has API group {group}{_elsewhere(resource)}"
-    if group == "*" or "." in group or is_built_in(group):  # the group of a custom resource has a dot in its name
+    if group == "*" or "." in group or group in BUILT_IN_GROUPS:  # the group of a custom resource has a dot in its name
         return ""
     return f"never matches: there is no API group {group}{did_you_mean(group, BUILT_IN_GROUPS)}"
 

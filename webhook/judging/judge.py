@@ -14,8 +14,7 @@ from webhook.engine.engine import decide_both
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, identity_of
 from webhook.inputs.state import ListedPool
 from webhook.judging.kinds import ResourceKinds, UnknownTemplates
-from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
-from webhook.kube.defaults_objects import default_object
+from webhook.kube.defaults import TEXTS, complete_pod, default_object, drop_nulls
 from webhook.kube.references import Reference, with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
 from webhook.model.decision import Decision, Finding, Outcome, PhaseDecisions, engine_finding
@@ -262,7 +261,6 @@ def defaulted(
     if (manifest.group, manifest.kind) == ("", "Pod"):
         complete_pod(value)
         value = with_runtime_class(value, references)
-    default_workload(manifest.group, manifest.kind, value)
     default_object(manifest.group, manifest.kind, value)
     return value
 

@@ -27,7 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from webhook.base.globs import Globs, problem_with
-from webhook.kube.versions import parse_version
+from webhook.kube.quantity import parse_version
 from webhook.policy.errors import quoted_value
 from webhook.policy.fields import (
     ApiGroups,

@@ -9,8 +9,8 @@ import msgspec
 from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
+from webhook.kube.affinity import LabelSelector, could_match_with_others, label_selector, matches
 from webhook.kube.resources import resource_named, versions_of
-from webhook.kube.selectors import LabelSelector, could_match_with_others, label_selector, matches
 from webhook.model.review import OPERATIONS
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 

@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_DEMAND_COST
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
-from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
+from webhook.cluster.resources import BUDGETS, NAMESPACES, all_nodes, all_pools
 from webhook.cluster.source import PAGE, WatchedResource
 from webhook.commands.doctor.installation import SECONDS, Diagnosis, Installed, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
@@ -138,9 +138,9 @@ def _needed(installed: Installed) -> Iterator[Access]:
     """Yield the permissions that this bundle needs. API groups that the cluster doesn't serve need none."""
     bundle = installed.bundle
     providers = bundle.providers.values() if bundle else ()
-    sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
+    sources: list[WatchedResource[Any]] = [NAMESPACES, all_nodes(providers), *all_pools(providers)]
     if bundle and any(policy.needs.budgets for policy in bundle.policies):
-        sources.append(all_budgets())
+        sources.append(BUDGETS)
     served = {(source.group, source.resource) for source in sources if source.group in installed.groups}
     for group, resource in sorted(served):
         yield from (Access(verb, resource, group) for verb in ("list", "watch"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from webhook.base.globs import problem_with
 from webhook.engine.bundle import OWN_NAMESPACE
 from webhook.inputs.policies import policies_path
-from webhook.kube.versions import parse_version
+from webhook.kube.quantity import parse_version
 from webhook.rules.context import ASSUMED_VERSION
 from webhook.runtime.address import Address
 

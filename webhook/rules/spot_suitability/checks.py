@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from webhook.base.globs import Globs
     from webhook.capacity.placement.budget import GraceBudgets
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
-    from webhook.kube.workload import WorkloadFields
+    from webhook.kube.workload import Autoscaler, WorkloadFields
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 

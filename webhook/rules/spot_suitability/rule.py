@@ -49,7 +49,7 @@ from webhook.capacity.placement.workload_class import (
 )
 from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
-from webhook.kube.workload import WorkloadFields
+from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
 from webhook.rules.spot_suitability.checks import (
@@ -73,7 +73,6 @@ from webhook.rules.targeting import Targeting
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
     from webhook.kube.templates import Workload
     from webhook.model.decision import Violation

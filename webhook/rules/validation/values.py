@@ -8,8 +8,8 @@ import msgspec
 from pydantic.alias_generators import to_snake
 
 from webhook.base.caching import identity_cache
-from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
+from webhook.cel.names import NAMES
 from webhook.policy.match import RequestAttributes
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
 
 def _plain(pool: Pool) -> dict[str, Any]:
     """Return the fields of a node pool for expressions. docs/policies/validation.md describes each field."""
-    fields = KNOWN_FIELDS["pools[]"]
+    fields = NAMES.fields["pools[]"]
     values = {name: value for name in fields if (value := getattr(pool, to_snake(name))) is not None}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
     return plain
