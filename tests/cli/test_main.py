@@ -111,7 +111,7 @@ import sys
 from webhook.commands import main
 assert main(["check", "namespace.yaml"]) == 0
 heavy = {"aiohttp", "argcomplete", "asyncio", "cel_expr_python", "cryptography", "jsonpatch", "kubernetes",
-         "prometheus_client", "re2", "rich", "structlog", "uvloop", "webhook.server"}
+         "prometheus_client", "pydantic", "pydantic_core", "re2", "rich", "structlog", "uvloop", "webhook.server"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
 """
     done = subprocess.run(

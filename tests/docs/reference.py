@@ -39,7 +39,7 @@ from webhook.policy.common import ExemptSpec, PolicySpec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pydantic import BaseModel
+    from webhook.policy.common import Model
 
 Schema = dict[str, Any]
 
@@ -71,8 +71,8 @@ annotations, and logs, and in the metric `spotgate_findings_total`. To print a s
 
 The examples use the shipped policies, unless a section shows another policy. `--state` passes the objects of the cluster."""
 
-_SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
-_OF_EXEMPT: Final = {"Exemption": {field.alias for field in ExemptSpec.model_fields.values()}}
+_SHARED: Final = frozenset(PolicySpec.__struct_encode_fields__)
+_OF_EXEMPT: Final = {"Exemption": set(ExemptSpec.__struct_encode_fields__)}
 """The fields of an Exemption that are also in the table of every policy."""
 _MARKED: Final = re.compile(
     r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
@@ -170,9 +170,9 @@ def _table(name: str) -> str:
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
 
 
-def _own_of(spec: type[BaseModel]) -> set[str]:
+def _own_of(spec: type[Model]) -> set[str]:
     """Return the common policy fields that this kind documents differently."""
-    return {field.alias or name for name, field in PolicySpec.model_fields.items() if name in spec.__annotations__}
+    return {field.encode_name for field in msgspec.structs.fields(PolicySpec) if field.name in spec.__annotations__}
 
 
 def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: dict[str, str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import orjson
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 import webhook.policy
 import webhook.rules
@@ -28,7 +28,7 @@ from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.engine.index import Index, Policy
 from webhook.model.decision import Outcome
-from webhook.policy.common import ExemptionSpec, ExemptSpec, ModeSpec, PolicySpec, TargetingSpec
+from webhook.policy.common import ExemptionSpec, ExemptSpec, Model, ModeSpec, PolicySpec, TargetingSpec
 from webhook.policy.document import EXEMPTION, FACTS, MODE, PolicyDocument, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
@@ -41,8 +41,6 @@ from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from pydantic import BaseModel
 
     from webhook.capacity.providers.reader import PoolReader
 
@@ -72,7 +70,7 @@ def example_files() -> dict[str, Path]:
     return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
 
 
-def document_kinds() -> dict[str, type[BaseModel]]:
+def document_kinds() -> dict[str, type[Model]]:
     """Return the model of ``spec`` for every kind of document that a policy file can contain."""
     return {
         "CapacityProvider": CapacityProviderSpec,
@@ -99,7 +97,7 @@ class Bundle(msgspec.Struct, frozen=True):
     hash: str
     documents: tuple[PolicyDocument, ...]
     replacing: tuple[PolicyDocument, ...] = ()
-    mode: ModeSpec = ModeSpec.model_construct()
+    mode: ModeSpec = ModeSpec()
     warns_controllers: bool = False
 
     @property
@@ -151,7 +149,8 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     documents = load_documents(files, kinds, problems)
     # In a checkout, the user may pass shipped files in `paths`: don't load them twice.
     base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
-    base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
+    base_kinds = kinds if shipped else {name: kinds[name] for name in FACTS}
+    base = load_documents(base_files, base_kinds, problems, trusted=True)
     brought = {(document.kind, document.name): document for document in documents}
     replacing = tuple(brought[key] for document in base if (key := (document.kind, document.name)) in brought)
     base = [document for document in base if (document.kind, document.name) not in brought]
@@ -221,7 +220,7 @@ def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeS
     for document in documents[1:]:
         first = f"{_shown(documents[0])}:{documents[0].document.line}"
         problems.append(document.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
-    return documents[0].spec if documents else ModeSpec.model_construct()
+    return documents[0].spec if documents else ModeSpec()
 
 
 def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
@@ -258,7 +257,7 @@ def _compile(
     if isinstance(spec, TargetingSpec):
         facts.expect_providers(claims := spec.provider)
         if standing.rivals:  # several policies then name a provider, so none of them says which one this cluster has
-            spec = spec.model_copy(update={"provider": ()})
+            spec = replace(spec, provider=())
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
     if kind.pods_only or mutator is not None:
@@ -268,8 +267,8 @@ def _compile(
         name=document.name,
         kind=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
-        rules=kind.rules(facts) if declared is None else tuple(ResourceRule(**dict(rule)) for rule in declared),
-        exclude=tuple(ResourceRule(**dict(rule)) for rule in spec.match.exclude_resource_rules),
+        rules=kind.rules(facts) if declared is None else tuple(ResourceRule(**asdict(rule)) for rule in declared),
+        exclude=tuple(ResourceRule(**asdict(rule)) for rule in spec.match.exclude_resource_rules),
         matcher=Matcher(spec.match),
         exemptions=(
             *(

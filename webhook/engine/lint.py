@@ -22,7 +22,7 @@ from webhook.kube.resources import (
 )
 from webhook.policy.document import EXEMPTION, PolicyDocument
 from webhook.policy.errors import Problem, did_you_mean
-from webhook.rules.spec_warnings import SpecWarning
+from webhook.rules.spec_warnings import SpecWarning, never_denied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,6 +61,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
         warn(policy, policy_kinds()[policy.kind].lint(policy.spec, workloads))
+        warn(policy, never_denied(policy.spec, policy.written))
         wide = _too_wide(policy, bundle)
         warn(policy, (SpecWarning(path, f"`webhook-config` refuses the policy: {text}") for path, text in wide))
         if policy.spec.break_glass is not None:

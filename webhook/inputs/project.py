@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import Field
-
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.documents import Document, DocumentError, read_documents
@@ -16,7 +14,6 @@ from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.document import files_below, is_named_like_policy
 from webhook.policy.errors import Problem
-from webhook.policy.loader import MISTAKES_AT_MOST, validate_model
 from webhook.rules.context import ASSUMED_VERSION
 
 if TYPE_CHECKING:
@@ -72,30 +69,22 @@ def _problem_with(path: str, folder: Path, root: str) -> str:
 class ProjectFile(Model):
     """Settings for check, fix, fn, and explain. Flags override settings."""
 
-    policies: tuple[NonEmpty, ...] = Field(
-        default=(),
-        description="Policy files and folders, relative to this file. `shipped`, the default, names spotgate's "
-        "policies.",
-    )
-    state: tuple[NonEmpty, ...] = Field(
-        default=(), description="Manifests of objects in the cluster: files and folders, relative to this file."
-    )
-    cluster: str = Field(
-        default="", description="Name of the cluster that the objects are meant for, as in its node pools."
-    )
-    partial: Flag = Field(default=False, description="The cluster has more node pools than the files show.")
-    ignore: tuple[Glob, ...] = Field(
-        default=(), description="Files and folders to ignore: globs of names, or of paths relative to this file."
-    )
-    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = Field(
-        default={}, description="Values files by chart folder, relative to this file."
-    )
-    fail_on: Literal["deny", "warn", "indeterminate"] = Field(
-        default="deny", description="Lowest outcome for which check exits with 1."
-    )
-    kubernetes_version: KubernetesVersion = Field(
-        default=ASSUMED_VERSION, description="Version of the API server and the kubelets, in quotes."
-    )
+    policies: tuple[NonEmpty, ...] = ()
+    """Policy files and folders, relative to this file. `shipped`, the default, names spotgate's policies."""
+    state: tuple[NonEmpty, ...] = ()
+    """Manifests of objects in the cluster: files and folders, relative to this file."""
+    cluster: str = ""
+    """Name of the cluster that the objects are meant for, as in its node pools."""
+    partial: Flag = False
+    """The cluster has more node pools than the files show."""
+    ignore: tuple[Glob, ...] = ()
+    """Files and folders to ignore: globs of names, or of paths relative to this file."""
+    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = {}
+    """Values files by chart folder, relative to this file."""
+    fail_on: Literal["deny", "warn", "indeterminate"] = "deny"
+    """Lowest outcome for which check exits with 1."""
+    kubernetes_version: KubernetesVersion = ASSUMED_VERSION
+    """Version of the API server and the kubelets, in quotes."""
 
 
 def read_project_file(file: Path) -> ProjectFile:
@@ -121,6 +110,8 @@ def read_project_file(file: Path) -> ProjectFile:
 
 
 def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
+    from webhook.policy.mistakes import MISTAKES_AT_MOST, validate_model
+
     document = documents[0]
 
     def problem(path: FieldPath, text: str, where: Document = document) -> None:

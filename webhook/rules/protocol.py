@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
-from pydantic.alias_generators import to_camel
 
 from webhook.capacity.view import Needs
 from webhook.model.decision import Outcome, Violation
@@ -58,7 +57,7 @@ class Levels(msgspec.Struct, frozen=True):
         """Return the levels for a map from field names in Python to the words of the policy."""
         return cls(
             {
-                name.replace("_", "-"): (f"findings.{to_camel(name)}", None if word == "off" else Outcome[word.upper()])
+                name.replace("_", "-"): (f"findings.{_camel(name)}", None if word == "off" else Outcome[word.upper()])
                 for name, word in words.items()
             }
         )
@@ -75,6 +74,10 @@ class Levels(msgspec.Struct, frozen=True):
             part, most = self.by_name.get(name, (violation.part, violation.outcome))
             if most is not None:
                 yield msgspec.structs.replace(violation, outcome=min(most, violation.outcome), part=part)
+
+
+def _camel(name: str) -> str:
+    return name[0] + name.title().replace("_", "")[1:]
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from webhook.base.globs import is_glob
 from webhook.policy.errors import did_you_mean
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from webhook.kube.templates import Workload
-    from webhook.policy.common import Model, PolicySpec
+    from webhook.policy.common import PolicySpec
 
 _MISSPELT: Final = 0.9
 """The minimum similarity of a misspelled name to the correct one: ``statless``, ``PyTorchJob.kubeflow.com``."""
@@ -43,12 +43,14 @@ def misspelt_kinds(field: str, patterns: Sequence[str], workloads: Collection[Wo
             yield SpecWarning((field, number), f"matches no known kind{hint}")
 
 
-def never_denied(spec: PolicySpec, findings: Model) -> Iterator[SpecWarning]:
-    """Yield a warning for findings set to deny in a policy whose enforcement, possibly by default, is lower."""
-    levels = findings.model_dump(by_alias=True, exclude_unset=True)
-    denied = [name for name, level in levels.items() if level == Enforcement.DENY]
+def never_denied(spec: PolicySpec, written: Mapping[str, Any]) -> Iterator[SpecWarning]:
+    """Yield a warning for findings set to deny in a policy whose enforcement, possibly by default, is lower.
+
+    ``written`` is the spec in the file.
+    """
+    denied = [name for name, level in written.get("findings", {}).items() if level == Enforcement.DENY]
     if denied and spec.enforcement is not Enforcement.DENY:
-        why = "" if "enforcement" in spec.model_fields_set else " by default"
+        why = "" if "enforcement" in written else " by default"
         lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {spec.enforcement}{why}"
         text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
         yield SpecWarning(("findings", denied[0]), text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.rules.spec_warnings import SpecWarning, misspelt_kinds, never_denied
+from webhook.rules.spec_warnings import SpecWarning, misspelt_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -18,4 +18,3 @@ def lint(spec: EvictionStrategySpec, workloads: Collection[Workload]) -> Iterato
     yield from misspelt_kinds("distributed", spec.distributed.patterns, workloads)
     yield from misspelt_kinds("replicated", spec.replicated.patterns, workloads)
     yield from misspelt_kinds("stateful", spec.stateful.patterns, workloads)
-    yield from never_denied(spec, spec.findings)

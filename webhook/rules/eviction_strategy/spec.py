@@ -2,8 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
-
+from webhook.base.globs import Globs
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
 from webhook.kube.tolerations import NO_EXECUTE
 from webhook.policy.common import EnforcementWord, KindPatterns, Level, Model, NonEmpty, PolicySpec, Seconds
@@ -42,24 +41,24 @@ class EvictionStrategySpec(PolicySpec):
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
-    findings: EvictionFindingsSpec = EvictionFindingsSpec.model_construct()
+    findings: EvictionFindingsSpec = EvictionFindingsSpec()
     """The strongest outcome of each finding, at most `enforcement`."""
-    interruptible: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true")
+    interruptible: LabelSpec = LabelSpec(key="qos.coreweave.cloud/interruptable", value="true")
     """The label of Pods that may be deleted without their full grace period."""
-    graceful: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true")
+    graceful: LabelSpec = LabelSpec(key="qos.coreweave.com/graceful-interruptible", value="true")
     """The label of Pods that get their full grace period."""
     bypassing_taints: tuple[TaintPatternSpec, ...] = (
-        TaintPatternSpec.model_construct(key=_EVICT, value="true", effect=NO_EXECUTE),
-        TaintPatternSpec.model_construct(key=_RESERVED, effect=NO_EXECUTE),
+        TaintPatternSpec(key=_EVICT, value="true", effect=NO_EXECUTE),
+        TaintPatternSpec(key=_RESERVED, effect=NO_EXECUTE),
     )
     """Taints. A Pod that tolerates one of them is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
     """The time that maintenance waits for other Pods."""
-    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
+    stateful: KindPatterns = Globs(("StatefulSet.apps",))
     """Kinds whose Pods hold state, as Kind.group (globs)."""
-    distributed: KindPatterns = Field(default=_DISTRIBUTED, validate_default=True)
+    distributed: KindPatterns = Globs(_DISTRIBUTED)
     """Kinds whose Pods work in lockstep, as Kind.group (globs). Indexed Jobs always do."""
-    replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
+    replicated: KindPatterns = Globs(_REPLICATED)
     """Kinds that count as stateful if they have one replica and a writable volume claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
@@ -69,10 +68,10 @@ class EvictionStrategySpec(PolicySpec):
     sunk_domain: NonEmpty = "sunk.coreweave.com"
     """The domain of SUNK's keys."""
     sunk_taints: tuple[TaintSpec, ...] = (
-        TaintSpec.model_construct(key=_LOCK, value="true", effect=NO_EXECUTE),
-        TaintSpec.model_construct(key="is_cpu_compute", effect="NoSchedule"),
-        TaintSpec.model_construct(key="is_gpu", value="true", effect="PreferNoSchedule"),
-        TaintSpec.model_construct(key=_RESERVED, effect=NO_EXECUTE),
+        TaintSpec(key=_LOCK, value="true", effect=NO_EXECUTE),
+        TaintSpec(key="is_cpu_compute", effect="NoSchedule"),
+        TaintSpec(key="is_gpu", value="true", effect="PreferNoSchedule"),
+        TaintSpec(key=_RESERVED, effect=NO_EXECUTE),
     )
     """Taints that DaemonSets on SUNK nodes must tolerate."""
     left_to_reserved_labels: tuple[NonEmpty, ...] = ()

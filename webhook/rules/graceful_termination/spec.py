@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS, TRAINING_OPERATORS
 from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds
 from webhook.policy.errors import quoted_value
-from webhook.policy.schema_annotations import EnumDescriptions
+from webhook.policy.schema_annotations import Before, Check, EnumDescriptions, Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ def _check_grace(value: object) -> object:
     return value
 
 
-GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
+GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], Before(_check_grace)]
 
 
 class ClassSpec(Model):
@@ -38,14 +39,14 @@ class ClassSpec(Model):
     """The sleep before SIGTERM; 0 for none."""
 
 
+_CLASSES: Final[tuple[tuple[str, int | Literal["budget"], int], ...]] = (
+    (STATELESS, 60, 5),
+    (QUEUE_WORKER, 120, 5),
+    (CHECKPOINTING, "budget", 0),
+    (BATCH, 30, 0),
+)
 DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
-    name: ClassSpec.model_construct(grace_seconds=grace, pre_stop_seconds=sleep)
-    for name, grace, sleep in (
-        (STATELESS, 60, 5),
-        (QUEUE_WORKER, 120, 5),
-        (CHECKPOINTING, "budget", 0),
-        (BATCH, 30, 0),
-    )
+    name: ClassSpec(grace_seconds=grace, pre_stop_seconds=sleep) for name, grace, sleep in _CLASSES
 }
 
 
@@ -84,9 +85,9 @@ class GracefulTerminationSpec(DecidingSpec):
         ),
     ] = "auto"
     """How a preStop hook sleeps. Windows Pods never get `exec`."""
-    classes: Annotated[dict[ClassName, ClassSpec], AfterValidator(_with_defaults)] = Field(
-        default=dict(DEFAULT_CLASSES)
+    classes: Annotated[dict[ClassName, ClassSpec], Check(_with_defaults)] = msgspec.field(
+        default_factory=lambda: dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS, validate_default=True)
+    training_operators: KindPatterns = Globs(TRAINING_OPERATORS)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

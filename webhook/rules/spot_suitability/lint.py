@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.rules.spec_warnings import SpecWarning, hint_for, misspelt_kinds, never_denied
+from webhook.rules.spec_warnings import SpecWarning, hint_for, misspelt_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -21,4 +21,3 @@ def lint(spec: SpotSuitabilitySpec, workloads: Collection[Workload]) -> Iterator
     for number, driver in enumerate(spec.drivers):
         if hint := hint_for(driver.member, members):
             yield SpecWarning(("drivers", number, "member"), f"no known template path has this member{hint}")
-    yield from never_denied(spec, spec.findings)

@@ -1,9 +1,10 @@
 """Define the ``spec`` of SpotSuitability."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import Field, StrictInt, model_validator
+import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.providers.schema import LabelSpec
 from webhook.policy.common import (
     EnforcementWord,
@@ -17,6 +18,7 @@ from webhook.policy.common import (
     Patterns,
     TargetingSpec,
 )
+from webhook.policy.schema_annotations import Field
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
 
@@ -24,7 +26,7 @@ from webhook.policy.workloads import RelativePath
 class FaultToleranceSpec(Model):
     """Settings that keep the state of a driver outside its Pod, so that another Pod can continue."""
 
-    annotations: dict[NonEmpty, str] = Field(default={})
+    annotations: dict[NonEmpty, str] = {}
     """Annotations of the workload or its Pod: key -> value."""
     member: str = ""
     """A field next to the driver's, such as `gcsFaultToleranceOptions`."""
@@ -43,22 +45,19 @@ class DriverSpec(Model):
     fault_tolerance: FaultToleranceSpec | None = None
     """Settings that keep the state outside the Pod, so that it can be on spot."""
 
-    @model_validator(mode="after")
-    def _matches_pods(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.label is None and not self.member:
             raise ValueError("set `label`, `member`, or both")
-        return self
 
 
-_RAY_FAULT_TOLERANCE: Final = FaultToleranceSpec.model_construct(
+_RAY_FAULT_TOLERANCE: Final = FaultToleranceSpec(
     annotations={"ray.io/ft-enabled": "true"}, member="gcsFaultToleranceOptions"
 )
 """Source: https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html"""
 
 DEFAULT_DRIVERS: Final = tuple(
-    DriverSpec.model_construct(
-        name=name, label=LabelSpec.model_construct(key=key, value=value), member=member, fault_tolerance=tolerance
-    )
+    DriverSpec(name=name, label=LabelSpec(key=key, value=value), member=member, fault_tolerance=tolerance)
     for name, key, value, member, tolerance in (
         ("Spark driver", "spark-role", "driver", "driver", None),
         ("Ray head", "ray.io/node-type", "head", "headGroupSpec", _RAY_FAULT_TOLERANCE),
@@ -84,27 +83,24 @@ class GangSpec(Model):
     """A label or annotation of the object or its Pods, or `spec.schedulingGroup`."""
     restarts: Flag = True
     """A lost Pod stops the others. If false, they only start together."""
-    elastic: RelativePath = Field(default="", validate_default=True)
+    elastic: RelativePath = ""
     """A field that lets the others continue without a lost Pod."""
 
-    @model_validator(mode="after")
-    def _matches_pods(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if not (self.kinds or self.key):
             raise ValueError("set `kinds`, `key`, or both")
-        return self
 
 
 DEFAULT_GANGS: Final = (
-    GangSpec.model_construct(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
-    GangSpec.model_construct(
-        name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")
-    ),
-    GangSpec.model_construct(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
-    GangSpec.model_construct(name="Training operator", kinds=("*Job.kubeflow.org",), elastic=("spec", "elasticPolicy")),
-    GangSpec.model_construct(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
-    GangSpec.model_construct(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
-    GangSpec.model_construct(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
-    GangSpec.model_construct(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
+    GangSpec(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
+    GangSpec(name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")),
+    GangSpec(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
+    GangSpec(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
+    GangSpec(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
+    GangSpec(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
+    GangSpec(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
+    GangSpec(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
 )
 
 
@@ -163,13 +159,13 @@ class SpotSuitabilitySpec(TargetingSpec):
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
-    findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec.model_construct()
+    findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec()
     """The strongest outcome of each finding, at most `enforcement`."""
-    minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
+    minimum_replicas: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
     """The minimum replicas of a service on spot."""
-    replicated: KindPatterns = Field(default=_REPLICATED, validate_default=True)
+    replicated: KindPatterns = Globs(_REPLICATED)
     """Kinds with `spec.replicas`, as Kind.group (globs)."""
-    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
+    stateful: KindPatterns = Globs(("StatefulSet.apps",))
     """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
     drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
     """Pods that lead the work of others."""
@@ -180,13 +176,16 @@ class SpotSuitabilitySpec(TargetingSpec):
         *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
     )
     """Parts of a gang that can be on demand (lowercase globs)."""
-    protections: dict[NonEmpty, str] = Field(
-        default={"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    protections: dict[NonEmpty, str] = msgspec.field(
+        default_factory=lambda: {
+            "karpenter.sh/do-not-disrupt": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        }
     )
     """Annotations that stop only voluntary disruption: key -> value."""
-    data_volumes: Patterns = Field(default=_DATA, validate_default=True)
+    data_volumes: Patterns = Globs(_DATA)
     """Names and mount paths of hostPath volumes with data (globs)."""
-    scratch_volumes: Patterns = Field(default=_SCRATCH, validate_default=True)
+    scratch_volumes: Patterns = Globs(_SCRATCH)
     """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
     """Parts of Node Termination Handler's image names."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from webhook.base.globs import Globs, is_glob
@@ -224,4 +225,5 @@ def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:
-    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    selector: JSON = msgspec.to_builtins(spec)
+    return selector
