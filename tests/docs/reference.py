@@ -268,7 +268,7 @@ def _item(item: Any) -> str:
         case {"name": name}:
             return str(name)
         case {"key": key, "value": value, **rest}:
-            return f"{key}{'=' * bool(value)}{value}" + (f":{rest['effect']}" if "effect" in rest else "")
+            return f"{key}{'=' * bool(value)}{value}" + (f":{effect}" if (effect := rest.get("effect")) else "")
         case _:
             return _yaml(item)
 

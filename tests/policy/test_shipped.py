@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -11,9 +11,11 @@ from webhook.capacity.providers.query import Query
 from webhook.engine.bundle import SHIPPED, document_kinds
 from webhook.kube.templates import TemplatePath
 from webhook.policy.document import policy_files
-from webhook.policy.errors import Problem
 from webhook.policy.loader import load_documents
 from webhook.rules.node_pool_rules.message import MessageTemplate
+
+if TYPE_CHECKING:
+    from webhook.policy.errors import Problem
 
 
 def plain(value: Any) -> Any:

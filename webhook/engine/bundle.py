@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import orjson
 from msgspec.structs import asdict, replace
 
 import webhook.policy
@@ -310,5 +309,5 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
 def _hash(documents: Iterable[PolicyDocument]) -> str:
     digest = hashlib.sha256()
     for document in sorted(documents, key=lambda document: (document.kind, document.name)):
-        digest.update(orjson.dumps(document.document.value, option=orjson.OPT_SORT_KEYS))
+        digest.update(msgspec.json.encode(document.document.value, order="sorted"))
     return digest.hexdigest()[:16]

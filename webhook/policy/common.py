@@ -86,9 +86,7 @@ class _ModelMeta(msgspec.StructMeta):
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Model(
-    msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True
-):
+class Model(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The base of all models: frozen, without unknown fields, and with camelCase field names in files.
 
     msgspec builds them from shipped documents. pydantic also checks the others: their annotations, and `check`. The

@@ -63,7 +63,7 @@ Field = partial(Deferred, "Field")
 JSONSchema = partial(Deferred, "WithJsonSchema")
 
 
-class JSONValue:
+class AnyValue:
     """Any JSON value."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -17,7 +17,6 @@ from webhook.engine.lint import warnings
 from webhook.inputs.files import STDIN
 from webhook.model.decision import Outcome
 from webhook.policy.errors import Problem  # noqa: TC001 - msgspec reads the annotations
-from webhook.reclaim.timeline import ReclaimTimeline, reclaims
 from webhook.report.additions import Addition, addition_of
 from webhook.rules.context import utc_now
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
+    from webhook.reclaim.timeline import ReclaimTimeline
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -214,8 +214,12 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
 
 
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
-    timelines = () if judgement.trace is None else reclaims(judgement.trace, judged.bundle, judged.view)
-    return (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)
+    if judgement.trace is None:
+        return
+    from webhook.reclaim.timeline import ReclaimTimeline, reclaims
+
+    timelines = reclaims(judgement.trace, judged.bundle, judged.view)
+    yield from (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:

@@ -11,7 +11,7 @@ from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryResults
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds, Whole
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
-from webhook.policy.schema_annotations import Check, EnumDescriptions, Field, JSONValue, Parsed
+from webhook.policy.schema_annotations import AnyValue, Check, EnumDescriptions, Field, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 
@@ -286,7 +286,7 @@ class NodePoolReaderSpec(MachinesSpec):
     """Only Pods that select it by this label run there."""
     uses_pools: JMESPath | None = None
     """Names of other pools whose nodes it uses."""
-    built_in: dict[NonEmpty, dict[str, Annotated[Any, JSONValue()]]] = {}
+    built_in: dict[NonEmpty, dict[str, Annotated[Any, AnyValue()]]] = {}
     """Pools that exist without an object: name -> `spec`."""
     taints: JMESPath | None = None
     """A list of {key, value, effect}."""

@@ -14,10 +14,11 @@ from webhook.engine.bundle import OWN_NAMESPACE
 from webhook.inputs.policies import policies_path
 from webhook.kube.versions import parse_version
 from webhook.rules.context import ASSUMED_VERSION
-from webhook.runtime.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from webhook.runtime.address import Address
 
 
 T = TypeVar("T")
@@ -191,6 +192,8 @@ def add_address(group: argparse._ActionsContainer, flag: str, what: str, port: i
 
 
 def _address(text: str) -> Address:
+    from webhook.runtime.address import Address
+
     try:
         return Address.parse(text)
     except ValueError as error:

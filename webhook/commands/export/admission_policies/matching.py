@@ -17,7 +17,7 @@ from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.report.report import alike
+from webhook.report.report import alike, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -225,5 +225,5 @@ def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:
-    selector: JSON = msgspec.to_builtins(spec)
-    return selector
+    expressions = [without_empty(msgspec.to_builtins(item)) for item in spec.match_expressions]
+    return without_empty({"matchLabels": spec.match_labels, "matchExpressions": expressions})
