@@ -13,7 +13,7 @@ from webhook.commands import COMMANDS
 from webhook.commands.schema.command import spec_models
 from webhook.documents import read_documents
 from webhook.engine.bundle import SHIPPED, document_kinds, load_bundle, policy_kinds
-from webhook.policy.mistakes import validate_document
+from webhook.policy.loader import validate_document
 
 if TYPE_CHECKING:
     from pathlib import Path

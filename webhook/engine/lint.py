@@ -6,7 +6,7 @@ Policies with warnings are still enforced.
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.globs import Globs
 from webhook.capacity.providers.provider import pool_resources
@@ -61,7 +61,8 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
         warn(policy, policy_kinds()[policy.kind].lint(policy.spec, workloads))
-        warn(policy, never_denied(policy.spec, policy.written))
+        value: Any = policy.document.value
+        warn(policy, never_denied(policy.spec, value.get("spec") or {}))
         wide = _too_wide(policy, bundle)
         warn(policy, (SpecWarning(path, f"`webhook-config` refuses the policy: {text}") for path, text in wide))
         if policy.spec.break_glass is not None:

@@ -110,7 +110,7 @@ def read_project_file(file: Path) -> ProjectFile:
 
 
 def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
-    from webhook.policy.mistakes import MISTAKES_AT_MOST, validate_model
+    from webhook.policy.checking import MISTAKES_AT_MOST, validate_model
 
     document = documents[0]
 

@@ -98,7 +98,7 @@ class Model(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", f
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
-        from webhook.policy.pydantic_models import checked_schema
+        from webhook.policy.checking import checked_schema
 
         return checked_schema(cls, handler)
 

@@ -55,12 +55,6 @@ class PolicyDocument(msgspec.Struct, frozen=True):
         """Return whether the document is a policy whose enforcement isn't off."""
         return self.is_policy and self.spec.enforcement is not Enforcement.OFF
 
-    @property
-    def written(self) -> dict[str, Any]:
-        """Return ``spec`` as in the file."""
-        value: Any = self.document.value
-        return value.get("spec") or {}
-
     def problem(self, path: tuple[str | int, ...], text: str, *, warning: bool = False) -> Problem:
         """Return a problem at this field of the document."""
         return Problem(self.document.file, *self.document.position(path), field_path(path), text, warning)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from webhook.model.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
+from webhook.policy.checking import CheckedModel
 from webhook.policy.common import Date, Flag, KubernetesVersion, NonEmpty  # noqa: TC001 - as above
-from webhook.policy.pydantic_models import CheckedModel
 from webhook.policy.schema_annotations import EnumDescriptions
 
 KIND: Final = "PolicyTest"

@@ -94,10 +94,12 @@ class Query:
 
     Attributes:
         text: the expression as written.
+        plain: whether the expression is only a field path, so that a manifest can be written with it.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.plain = _FIELD.fullmatch(text) is not None
 
     @classmethod
     def compiled(cls, text: str) -> Query:
@@ -107,11 +109,6 @@ class Query:
         query = cls(text)
         query._tree  # noqa: B018
         return query
-
-    @cached_property
-    def plain(self) -> bool:
-        """Return whether the expression is only a field path, so that a manifest can be written with it."""
-        return _FIELD.fullmatch(self.text) is not None
 
     @cached_property
     def _tree(self) -> Any:

@@ -11,9 +11,9 @@ from webhook.base.exits import FINE
 from webhook.base.globs import Globs
 from webhook.base.terminal import as_json
 from webhook.engine.bundle import document_kinds
+from webhook.policy.checking import checked
 from webhook.policy.common import Metadata
 from webhook.policy.policy_test import KIND, PolicyTestSpec
-from webhook.policy.pydantic_models import checked
 from webhook.policy.terms import API_VERSION
 
 if TYPE_CHECKING:

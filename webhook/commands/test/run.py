@@ -32,7 +32,7 @@ from webhook.model.patch import apply_json, pointer
 from webhook.model.review import UserInfo
 from webhook.policy.document import PolicyDocument, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, did_you_mean
-from webhook.policy.mistakes import validate_document
+from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase

@@ -19,7 +19,7 @@ _SHOWN: Final = 60
 class MessageTemplate:
     """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
-    Raise ValueError if a ``${`` is not closed.
+    ``query`` is the function for its expressions. Raise ValueError if a ``${`` is not closed.
     """
 
     __slots__ = ("_parts", "text")
@@ -30,11 +30,6 @@ class MessageTemplate:
         if any("${" in part for part in parts[::2]):
             raise ValueError("`${` needs an expression without braces, and a closing `}`")
         self._parts = tuple(query(part) if number % 2 else part for number, part in enumerate(parts))
-
-    @classmethod
-    def compiled(cls, text: str) -> MessageTemplate:
-        """Compile the expressions now. Raise ValueError if one isn't valid JMESPath."""
-        return cls(text, Query.compiled)
 
     def __call__(self, value: Mapping[str, Any]) -> str:
         """Return the message for this object."""

@@ -1,5 +1,6 @@
 """Define the ``spec`` of NodePoolRules."""
 
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from webhook.capacity.providers.query import Query
@@ -16,7 +17,8 @@ _FIELD_PATH: Final = TextPattern(
     r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, such as spec.targetNodes"
 )
 FieldQuery = Annotated[Query, Parsed(Annotated[str, _FIELD_PATH], Query.compiled)]
-MessageText = Annotated[MessageTemplate, Parsed(str, MessageTemplate.compiled)]
+_message: Final = partial(MessageTemplate, query=Query.compiled)
+MessageText = Annotated[MessageTemplate, Parsed(str, _message)]
 
 
 class FieldSpec(Model):
@@ -58,7 +60,7 @@ class CheckSpec(Model):
     """JMESPath; the object is wrong unless the result is empty, false, or null."""
     fields: Annotated[tuple[FieldQuery, ...], Field(min_length=1)]
     """Field paths. An update that changes none of them isn't evaluated."""
-    message: Annotated[MessageTemplate, Parsed(NonEmpty, MessageTemplate.compiled)]
+    message: Annotated[MessageTemplate, Parsed(NonEmpty, _message)]
     """The problem, in one sentence."""
     detail: MessageText = MessageTemplate("")
     """Why it matters."""
