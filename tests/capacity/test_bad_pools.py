@@ -92,7 +92,7 @@ each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{r
 
 
 @each_reader
-@settings(max_examples=15)  # for each of many readers
+@settings(max_examples=10)  # for each of many readers
 @given(data=st.data())
 def test_reading_never_raises_and_returns_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
     pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
@@ -107,7 +107,7 @@ def test_reading_never_raises_and_returns_the_declared_types(reader: PoolReader,
 
 
 @each_reader
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_an_unknown_capacity_or_gpu_has_a_reason(reader: PoolReader, data: st.DataObject) -> None:
     value = data.draw(SHAPED[reader.kind + reader.group])

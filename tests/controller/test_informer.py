@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.controller.test_notice import NOTICE, NOW, POD
 from webhook.cluster.api import ApiError
+from webhook.controller import work_queue
 from webhook.controller.notice import informer as module
 from webhook.controller.notice import objects
 from webhook.controller.notice.informer import Informer, rfc_3339
@@ -39,7 +40,7 @@ CHANGED = ApiError.refused(409, "the object has been modified")
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Log to an open file, retry at once, and stop the clock."""
     configure_logging(io.BytesIO())
-    monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(work_queue, "_FIRST_PAUSE", 0.001)
     for reader in (module, objects):
         monkeypatch.setattr(reader, "utc_now", lambda: NOW)
 

@@ -292,9 +292,7 @@ class _State:
     ],
 )
 def test_only_a_node_that_is_known_to_be_on_demand_counts(view: ClusterView, node: str, expected: bool) -> None:  # noqa: FBT001
-    cluster = Cluster(cast("Api", None), load_bundle(), lambda: None)
-    cluster.state = _State(view)  # type: ignore[assignment]
-    cluster.nodes.items = {
+    nodes = {
         ("", "of-cpu"): {POOL: "cpu"},
         ("", "of-spot"): {POOL: "cpu-spot"},
         ("", "of-unknown"): {POOL: "deleted"},
@@ -302,4 +300,6 @@ def test_only_a_node_that_is_known_to_be_on_demand_counts(view: ClusterView, nod
         ("", "of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "on-demand"},
         ("", "spot-of-karpenter"): {"karpenter.sh/nodepool": "any", "karpenter.sh/capacity-type": "spot"},
     }
+    cluster = Cluster(cast("Api", None), load_bundle(), nodes)
+    cluster.state = _State(view)  # type: ignore[assignment]
     assert cluster.is_on_demand(node) is expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from random import Random
 
 import pytest
 from hypothesis import Phase, given, note, settings
@@ -12,14 +12,12 @@ from tests.placement_oracle.cases import CLUSTERS, cluster_at, described, judged
 from tests.placement_oracle.clusters import FLAVORS, cluster_of
 from tests.placement_oracle.pods import pod_of
 
-if TYPE_CHECKING:
-    from random import Random
-
 
 @pytest.mark.parametrize("flavor", FLAVORS)
-@settings(max_examples=150, phases=(Phase.generate, Phase.shrink))
-@given(st.randoms(use_true_random=False))
-def test_a_pod_can_run_on_the_nodes_that_should_run_it_and_on_no_other(flavor: str, random: Random) -> None:
+@settings(max_examples=150, phases=(Phase.generate,))  # a smaller seed is no simpler case; `described` simplifies it
+@given(st.integers(min_value=0, max_value=2**64))
+def test_a_pod_can_run_on_the_nodes_that_should_run_it_and_on_no_other(flavor: str, seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - no secret
     cluster = cluster_of(random, flavor)
     pod = pod_of(random, cluster)
     ((_, wrong),) = judged([pod], cluster)

@@ -193,12 +193,12 @@ class Bundles:
     """The caBundles in force, set by a test."""
 
     def __init__(self, **bundles: bytes) -> None:
-        self.now: dict[str, bytes] | ApiError = dict(bundles)
+        self.now: dict[str, bytes] | Exception = dict(bundles)
         self.read = 0
 
     async def __call__(self) -> dict[str, bytes]:
         self.read += 1
-        if isinstance(self.now, ApiError):
+        if isinstance(self.now, Exception):
             raise self.now
         return self.now
 
@@ -274,13 +274,13 @@ async def test_without_a_readable_caBundle_none_is_required(
         assert log.getvalue().count(b"caBundles not read") == isinstance(nothing, ApiError)
 
 
-@pytest.mark.parametrize("status", [0, 401, 429, 503])
-async def test_the_last_caBundles_stay_in_force_during_an_API_outage(
-    certificate: ServingCertificate, volume: Path, status: int
+@pytest.mark.parametrize("error", [*(ApiError("not now", status) for status in (0, 401, 429, 503)), KeyError("a bug")])
+async def test_the_last_caBundles_stay_in_force_if_they_cannot_be_read(
+    certificate: ServingCertificate, volume: Path, error: Exception
 ) -> None:
     bundles = Bundles(one=AUTHORITY)
     async with watching(certificate, bundles):
-        bundles.now = ApiError("not now", status)
+        bundles.now = error
         mount(volume, "2", OTHER)
         await bundles.next()
         await bundles.next()

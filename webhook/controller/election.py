@@ -17,7 +17,7 @@ from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
-from webhook.cluster.mirror import Pace
+from webhook.cluster.mirror import Mirror, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kubernetes.aio.client.api_client import ApiClient
     from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
     from structlog.typing import FilteringBoundLogger
+
+    from webhook.cluster.api import Api
+    from webhook.cluster.source import T, WatchedResource
 
 LEASE_SECONDS: Final = 10
 """The duration of the Lease. Without a renewal, another candidate becomes the leader."""
@@ -122,25 +125,62 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
             OSError,
             TimeoutError,
             RuntimeError,
-        ):  # RuntimeError: the client was closed
+            AssertionError,
+        ):  # the last two: a renewal of the credentials has closed the client
             return failure
 
 
-async def elect(
-    lease: str,
-    namespace: str,
-    client: Callable[[], ApiClient],
-    lead: Callable[[Lock], Coroutine[Any, Any, None]],
-    may_renew: Callable[[], bool],
-) -> None:
-    """Run as a candidate for a Lease until cancelled, and call ``lead`` while elected."""
-    logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs tracebacks
-    while True:
-        lock = Lock(lease, namespace, client, may_renew)
+class Candidate:
+    """A candidate for a Lease, which can lead while it sees the resources that it watches.
 
-        async def start(lock: Lock = lock) -> None:
+    Args:
+        lease: the name of the Lease. Each duty has its own.
+        namespace: the namespace of the Lease.
+    """
+
+    def __init__(self, api: Api, lease: str, namespace: str) -> None:
+        self._api = api
+        self._lease = lease
+        self._namespace = namespace
+        self._mirrors: list[Mirror[Any]] = []
+        self._known = asyncio.Event()
+        self._lock: Lock | None = None
+
+    def watch(
+        self, source: WatchedResource[T], replaced: Callable[[T | None, T | None], None] = lambda _before, _after: None
+    ) -> Mirror[T]:
+        """Return a copy of a resource, which `run` keeps up to date."""
+        mirror = Mirror(self._api, source, PACE, self._changed, replaced)
+        self._mirrors.append(mirror)
+        return mirror
+
+    def _changed(self) -> None:
+        if all(mirror.known for mirror in self._mirrors):
+            self._known.set()
+
+    def _sees(self) -> bool:
+        return all(mirror.live for mirror in self._mirrors)
+
+    def leads(self) -> bool:
+        """Return whether this candidate leads and sees. Without a watch, deleted objects would still count."""
+        return self._lock is not None and self._lock.leads and self._sees()
+
+    async def run(self, lead: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]) -> None:
+        """Watch until cancelled. While elected, call ``lead`` with a function that returns whether it still leads."""
+        async with asyncio.TaskGroup() as group:
+            for mirror in self._mirrors:
+                group.create_task(mirror.run())
+            await self._known.wait()
+            logging.getLogger("kubernetes.aio.leaderelection").setLevel(logging.CRITICAL)  # it logs tracebacks
+            while True:
+                await self._run_for_one_term(lead)
+
+    async def _run_for_one_term(self, lead: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]) -> None:
+        lock = self._lock = Lock(self._lease, self._namespace, lambda: self._api.client, self._sees)
+
+        async def start() -> None:
             lock.leading = asyncio.current_task()
-            await lead(lock)
+            await lead(lambda: lock.leads and self._sees())
 
         async def stopped() -> None:
             log.warning("no longer the leader")

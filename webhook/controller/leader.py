@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from webhook.capacity.placement.floor import (
 from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE, Assignment, Ledger
 from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, StoredPod, floor_pod
+from webhook.controller.work_queue import WorkQueue
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -38,17 +39,12 @@ _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
 _PLACING: Final = (*_SELECTING, "/spec/tolerations")
 """The fields that the API server allows clients to change in a gated Pod."""
 _FLOOR: Final = f"/metadata/annotations/{FLOOR_ANNOTATION.replace('/', '~1')}"
-_AT_ONCE: Final = 32
-"""The maximum number of concurrent PATCHes. About 10 saturate an API server; more hide the latency of its webhooks."""
-_AT_ONCE_OF_NAMESPACE: Final = 16
-"""The maximum number of concurrent PATCHes in one namespace, so that its Pods leave places for others."""
 _POD_AT_MOST: Final = 2 * 1024 * 1024
 """Bytes of a Pod that is placed: the webhook decides about objects up to this size. A larger one is only released. So
-`_AT_ONCE` Pods take at most 128 MiB, two copies of each."""
+the 32 concurrent requests take at most 128 MiB, two copies of each Pod."""
 _TIMEOUT: Final = 5.0
-_PAUSE_SECONDS: Final = 0.25
-"""Seconds before a retry after a lost response or a changed Pod. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 4.0
+"""Seconds between the retries of an assignment, at most."""
 _REFUSALS: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY, TOO_LARGE})
 """The status codes after which the same PATCH would fail again."""
 _CHANGED: Final = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
@@ -76,51 +72,29 @@ class Leader:
         self._view = view
         self._ledger = ledger
         self._metrics = metrics
-        self._changed: dict[str, None] = {}
-        self._wake = asyncio.Event()
-        self._at_work: dict[str, asyncio.Task[None]] = {}
-        self._places = asyncio.Semaphore(_AT_ONCE)
-        self._places_of: dict[str, asyncio.Semaphore] = {}
+        self._owners = WorkQueue(_PAUSE_AT_MOST)
 
     def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
         """Handle a change of one Pod that the watch reports."""
-        self._look_at(self._ledger.replace(before, after))
-
-    def _look_at(self, owner: str) -> None:
-        self._changed[owner] = None
-        self._wake.set()
+        self._owners.add(self._ledger.replace(before, after))
 
     async def lead(self, leads: Callable[[], bool]) -> None:
         """Assign Pods while ``leads`` returns True, until cancelled."""
         log.info("leading")
         self._ledger.reset()
-        self._at_work.clear()
-        self._places_of = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
-        self._changed = dict.fromkeys(self._ledger.owners)
-        self._wake.set()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                for owner in self._changed.keys() - self._at_work.keys():
-                    del self._changed[owner]
-                    self._at_work[owner] = group.create_task(self._work_on(owner, leads))
+        await self._owners.run(self._ledger.owners, partial(self._work_on, leads))
 
-    async def _work_on(self, owner: str, leads: Callable[[], bool]) -> None:
-        """Assign the Pods of one ReplicaSet until none is due. Only one task at a time does this for a ReplicaSet."""
-        pause = _PAUSE_SECONDS
-        while due := self._ledger.due(owner):
-            if leads() and all(await asyncio.gather(*(self._assign(pod, leads) for pod in due))):
-                pause = _PAUSE_SECONDS
-            else:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE_AT_MOST)
-        del self._at_work[owner]
+    async def _work_on(self, leads: Callable[[], bool], owner: str) -> bool | None:
+        """Assign the due Pods of one ReplicaSet. Return None if there are none, and False if some must be retried."""
+        due = self._ledger.due(owner)
+        if not due:
+            return None
+        return leads() and all(await asyncio.gather(*(self._assign(pod, leads) for pod in due)))
 
     async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
         """Send one assignment. Return False if it failed and must be retried. Raise ApiError to end the leadership."""
         pod, capacity = assignment.pod, assignment.capacity
-        async with self._places_of[pod.namespace], self._places:
+        async with self._owners.place(pod.namespace):
             try:
                 patch: Body = {"metadata": {"uid": pod.uid}, "spec": WITHOUT_GATE}
                 if capacity != RELEASE:

@@ -5,39 +5,38 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.controlplane.floor.events import patching
 from tests.controlplane.floor.harness import Checker, Controllers, floored, gates
 from tests.controlplane.harness.api import Api, pods_in
+from webhook.cluster.floor import FRESH_SECONDS
 
 if TYPE_CHECKING:
     from tests.controlplane.harness.kubectl import Kubectl
     from tests.controlplane.harness.relay import Relay
     from tests.controlplane.harness.webhook import Webhook
 
+NUMBER = "/metadata/annotations/number"
 FLOOR = "/metadata/annotations/spotgate.dev~1on-demand-floor"
 
 
-@pytest.mark.parametrize("path", ["/metadata/annotations/number", FLOOR], ids=["its Pods", "the floor of its Pods"])
-def test_a_tenant_who_always_changes_gated_pods_stops_nobody(
-    webhook: Webhook, team: Kubectl, running: Controllers, path: str
+def test_a_tenant_who_always_changes_gated_pods_and_their_floors_stops_nobody(
+    webhook: Webhook, team: Kubectl, running: Controllers
 ) -> None:
     api = Api(webhook.cluster)
-    running.kill()
+    running.stop()
     with api.namespace("hostile") as hostile:
         deployments = f"/apis/apps/v1/namespaces/{hostile}/deployments"
-        api.create(deployments, floored("hostile", 3, "1"))
-        api.wait(lambda: len(api.get(pods_in(hostile))["items"]) == 3, "the hostile Pods exist")
+        api.create(deployments, floored("hostile", 4, "1"))
+        api.wait(lambda: len(api.get(pods_in(hostile))["items"]) == 4, "the hostile Pods exist")
         pods = [f"{pods_in(hostile)}/{pod['metadata']['name']}" for pod in api.get(pods_in(hostile))["items"]]
         assert all("schedulingGates" in api.get(pod)["spec"] for pod in pods)
-        with patching(webhook.cluster, pods, path):
+        with patching(webhook.cluster, pods[:2], NUMBER), patching(webhook.cluster, pods[2:], FLOOR):
             running.start()
             running.wait_for_leader()
             webhook.wait(lambda: gates(webhook, floored("web", 1, "1")), "the webhook gates Pods")
             team.apply(floored("web", 3, "1"))
             team("rollout", "status", "deployment/web", "--timeout=60s")
-            for _ in range(15):
+            for _ in range(int(FRESH_SECONDS) + 2):  # longer than the webhook gates without a renewal
                 assert gates(webhook, floored("web", 1, "1"))
                 time.sleep(1)
             api.wait(lambda: not any("schedulingGates" in api.get(pod)["spec"] for pod in pods), "no Pod waits")

@@ -131,9 +131,13 @@ class Webhook:
 
     def _get(self, path: str) -> tuple[int, str]:
         with contextlib.closing(http.client.HTTPConnection(self.ops, timeout=10)) as connection:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
+            try:
+                connection.request("GET", path)
+                response = connection.getresponse()
+                return response.status, response.read().decode()
+            except (OSError, http.client.HTTPException) as error:
+                error.add_note(f"exit code {self.process.exit_code}; the last log lines of spotgate:\n{self.logs()}")
+                raise
 
     def logs(self) -> str:
         """Return the last lines of the log."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from functools import partial
 from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ import structlog
 from webhook.cluster.api import NO_ANSWER, Api, ApiError
 from webhook.controller.notice.objects import NotifiedNode, NotifiedPod, read_node
 from webhook.controller.notice.steps import Evict, Inform, NoticeStep, lasting, next_step
+from webhook.controller.work_queue import WorkQueue
 from webhook.kube.notice import RECLAIM_AT
 from webhook.rules.context import utc_now
 
@@ -29,16 +31,11 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
     from webhook.controller.notice.metrics import NoticeMetrics
 
-_AT_ONCE: Final = 32
-"""The maximum number of concurrent writes. About 10 saturate an API server; more hide its latency."""
-_AT_ONCE_OF_NAMESPACE: Final = 16
-"""The maximum number of concurrent writes in one namespace, so that its Pods leave places for others."""
 _EVENTS_AT_ONCE: Final = 2
 """The maximum number of concurrent Events, so that they don't delay the other writes."""
 _TIMEOUT: Final = 5.0
-_PAUSE_SECONDS: Final = 0.25
-"""Seconds before a retry. Doubled for each retry."""
 _PAUSE_AT_MOST: Final = 8.0
+"""Seconds between the retries of a step, at most."""
 _UNDECIDED: Final = frozenset({NO_ANSWER, HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
 """The status codes that refuse nothing: no answer, or a Pod that has changed, maybe by this write."""
 _NAME_AT_MOST: Final = 253
@@ -60,11 +57,7 @@ class Informer:
         self._written: dict[str, str] = {}  # the version of each Pod that the last write replaced
         self._refused: set[str] = set()  # the Pods whose Eviction was refused
         self._evicted: set[str] = set()  # the Pods whose Eviction was granted; the watch shows their end later
-        self._changed: dict[str, None] = {}
-        self._wake = asyncio.Event()
-        self._at_work: set[str] = set()
-        self._places = asyncio.Semaphore(_AT_ONCE)
-        self._places_of: dict[str, asyncio.Semaphore] = {}
+        self._queue = WorkQueue(_PAUSE_AT_MOST)
         self._events = asyncio.Semaphore(_EVENTS_AT_ONCE)
 
     def take_node(self, before: NotifiedNode | None, after: NotifiedNode | None) -> None:
@@ -100,8 +93,7 @@ class Informer:
             self._metrics.waiting.setdefault(uid, monotonic())
         else:
             self._metrics.waiting.pop(uid, None)
-        self._changed[uid] = None
-        self._wake.set()
+        self._queue.add(uid)
 
     def _step(self, uid: str) -> NoticeStep | None:
         """Return the next step for a Pod, or None if it is gone, or if the watch doesn't show the last write yet."""
@@ -115,36 +107,23 @@ class Informer:
     async def lead(self, leads: Callable[[], bool]) -> None:
         """Tell Pods of notices while ``leads`` returns True, until cancelled."""
         log.info("leading", duty="notice")
-        self._at_work.clear()
-        self._places_of = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
-        self._changed = dict.fromkeys(self._pods)
-        self._wake.set()
         async with asyncio.TaskGroup() as group:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                for uid in self._changed.keys() - self._at_work:
-                    del self._changed[uid]
-                    if self._step(uid) is not None:
-                        self._at_work.add(uid)
-                        group.create_task(self._work_on(uid, leads, group))
+            await self._queue.run(self._pods, partial(self._work_on, leads, group))
 
-    async def _work_on(self, uid: str, leads: Callable[[], bool], group: asyncio.TaskGroup) -> None:
-        """Take the steps of one Pod until none is due. Only one task at a time does this for a Pod."""
-        pause = _PAUSE_SECONDS
-        while self._step(uid) is not None:
-            written = False
-            async with self._places_of[self._pods[uid].namespace], self._places:
-                # Decide again: while the Pod waited for its place, it may have changed, and it has less time.
-                if leads() and (step := self._step(uid)) is not None:
-                    pod = self._pods[uid]
-                    written = await self._take(pod, step)
-                    if written and isinstance(step, Inform):
-                        group.create_task(self._record(pod, step.removal))
-            if not written:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE_AT_MOST)
-        self._at_work.remove(uid)
+    async def _work_on(self, leads: Callable[[], bool], group: asyncio.TaskGroup, uid: str) -> bool | None:
+        """Take the next step of one Pod. Return None if none is due, and False if it must be decided again."""
+        if self._step(uid) is None:
+            return None
+        async with self._queue.place(self._pods[uid].namespace):
+            # Decide again: while the Pod waited for its place, it may have changed, and it has less time.
+            step = self._step(uid)
+            if step is None or not leads():
+                return False
+            pod = self._pods[uid]
+            written = await self._take(pod, step)
+        if written and isinstance(step, Inform):
+            group.create_task(self._record(pod, step.removal))
+        return written
 
     async def _take(self, pod: NotifiedPod, step: NoticeStep) -> bool:
         """Take one step. Return False if it failed and must be repeated if it is still due."""

@@ -12,7 +12,7 @@ from certs.rotation import end_of_trust
 from certs.verify import CertificateProblem, client_authorities, verify, verify_chain
 from webhook.cluster.api import ApiError
 from webhook.rules.context import utc_now
-from webhook.runtime.log import LASTING, Repeats, log
+from webhook.runtime.log import LASTING, Repeats, log, log_failure
 from webhook.runtime.reload import Reload
 
 if TYPE_CHECKING:
@@ -129,6 +129,9 @@ class ServingCertificate:
             if error.status == HTTPStatus.FORBIDDEN:  # after other errors, keep the last known caBundles
                 self._bundles, self.waits_for, self.trusted, self.trust_expiry = {}, "", None, None
                 self._not_trusted.log(log.info, "caBundles not read", str(error), problem=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - a failed check must not stop the server
+            log_failure("caBundles not read", error)
             return False
         ends = map(end_of_trust, self._bundles.values())
         self.trust_expiry = min((end for end in ends if end is not None), default=None)
