@@ -61,7 +61,7 @@ async def _full_registry() -> CollectorRegistry:
         "p.yaml:1",
     )
     index = Index([replace(policy, exemptions=(exemption,))], (), {}, "spotgate-system")
-    snapshot = Snapshot(Bundle(index=index, hash="hash", documents=()), Known())
+    snapshot = Snapshot(Bundle(index=index, documents=()), Known())
     certificate = ServingCertificate(PAIR)
     certificate.trusted, certificate.trust_expiry = True, _YEAR
     outdated = SimpleNamespace(outdated=0)

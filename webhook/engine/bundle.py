@@ -7,13 +7,12 @@ pod templates) that the set doesn't contain come from the shipped policies, even
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import os
 import pkgutil
 from collections import defaultdict
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -80,12 +79,11 @@ def document_kinds() -> dict[str, type[Model]]:
     }
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class Bundle(msgspec.Struct, frozen=True, dict=True):
     """A validated set of policies and facts.
 
     Attributes:
         index: the compiled policies.
-        hash: the hash of all files; the same files give the same hash.
         documents: the policies, exemptions, and facts as written in the files.
         replacing: the documents that replace a shipped one.
         mode: the limit on the enforcement of all policies.
@@ -93,11 +91,20 @@ class Bundle(msgspec.Struct, frozen=True):
     """
 
     index: Index
-    hash: str
     documents: tuple[PolicyDocument, ...]
     replacing: tuple[PolicyDocument, ...] = ()
     mode: ModeSpec = ModeSpec()
     warns_controllers: bool = False
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the hash of all documents; the same documents give the same hash."""
+        import hashlib  # noqa: PLC0415 - 5 ms that few commands need
+
+        digest = hashlib.sha256()
+        for document in sorted(self.documents, key=lambda document: (document.kind, document.name)):
+            digest.update(msgspec.json.encode(document.document.value, order="sorted"))
+        return digest.hexdigest()[:16]
 
     @property
     def decides_once(self) -> bool:
@@ -207,7 +214,6 @@ def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: st
     can_deny = validating is None or any(policy.controller_denies for policy in validating.direct)
     return Bundle(
         index=index,
-        hash=_hash(documents),
         documents=tuple(documents),
         mode=mode,
         warns_controllers=mutating is not None and not can_deny,
@@ -304,10 +310,3 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
         if rule.api_groups != ("",) or rule.resources != ("pods",):
             text = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
             raise SpecError(path, text)
-
-
-def _hash(documents: Iterable[PolicyDocument]) -> str:
-    digest = hashlib.sha256()
-    for document in sorted(documents, key=lambda document: (document.kind, document.name)):
-        digest.update(msgspec.json.encode(document.document.value, order="sorted"))
-    return digest.hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from functools import cache
@@ -277,6 +276,8 @@ def alike(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 def fingerprints(results: Sequence[Result]) -> Iterator[str]:
     """Yield a unique fingerprint for each finding, by which platforms recognize it. It ignores lines and wording."""
+    import hashlib
+
     paths = repository_paths(result.file for result in results)
     seen: Counter[str] = Counter()
     for result in results:
