@@ -16,7 +16,7 @@ import jsonpatch
 import yaml
 
 from webhook.base.field_paths import field_path, parse_pointer
-from webhook.kube.defaults import default_pod, default_tolerations, default_workload, drop_nulls
+from webhook.kube.defaults import default_object, default_pod, default_tolerations, drop_nulls
 from webhook.kube.resources import Resource, resource_of
 from webhook.kube.templates import TemplatePath
 
@@ -179,7 +179,7 @@ def _decoded(request: Request) -> Object:
     if request.resource.plural == "pods":
         default_pod(value)
         default_tolerations(value)
-    default_workload(request.resource.group, request.resource.kind, value)
+    default_object(request.resource.group, request.resource.kind, value)
     return value
 
 

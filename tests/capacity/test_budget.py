@@ -49,7 +49,7 @@ def test_the_budget_is_the_strictest_pools_minus_the_margin(pools: tuple[Pool, .
 
 def test_a_provider_without_visible_pools_also_limits_the_budget() -> None:
     mixed = target((pool_of("longer", grace_seconds=600), pool_of("plain")), CKS, GKE)
-    assert str(GraceBudgets(PROVIDERS).of(mixed)).startswith("On GKE")
+    assert str(GraceBudgets(PROVIDERS).of(mixed)).startswith("GKE drains")
     own = target((pool_of("own", grace_seconds=10, safety_margin_seconds=0),), CKS, GKE)
     assert str(GraceBudgets(PROVIDERS).of(own)) == "NodePool own gives a Pod 10 s to stop"
 
@@ -76,7 +76,7 @@ def test_without_pools_and_providers_there_is_no_budget(pools: tuple[Pool, ...] 
         (
             None,
             (
-                "On CoreWeave CKS a node is drained 120 s after the notice and removed 420 s after it: a Pod has 300 s, "
+                "CoreWeave CKS drains a node 120 s after the notice and removes it at 420 s: a Pod has 300 s to stop, "
                 "less a safety margin of 30 s"
             ),
         ),

@@ -45,7 +45,7 @@ def test_a_problem_names_the_pools_field() -> None:
     other = changed_reader(taints="not_null(spec.a, spec.b)").read({"spec": {"instanceType": "b200-8x", "b": [{}]}})
     assert (*many.problems, *other.problems) == (
         "spec.nodeLabels has 1,001 items, more than the 1,000 that are read",
-        "spec.b[0] has no key and effect",
+        "spec.b[0] lacks a key or an effect",
     )
 
 

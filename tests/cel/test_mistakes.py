@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from webhook.cel import language
-from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import ExpressionError
+from webhook.cel.names import NAMES
 from webhook.cel.text import Text
 
 OF_THE_REQUEST = "only operation, kind, resource, subResource, name, namespace, userInfo, dryRun"
-OF_A_POOL = "only " + ", ".join(KNOWN_FIELDS["pools[]"])
+OF_A_POOL = "only " + ", ".join(NAMES.fields["pools[]"])
 TAKEN = "`%s` is the name of a variable: use another name here"
 TOO_DEEP = "it is nested too deeply, counting its fields and variables: split it"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from contextlib import nullcontext
 from copy import deepcopy
 from typing import Any
 
@@ -45,7 +46,7 @@ class Candidate:
     def __init__(self) -> None:
         self.now = 0.0
         self.may_renew = True
-        self.lock = Lock("lease", "spotgate-system", lambda: None, lambda: self.may_renew)
+        self.lock = Lock("lease", "spotgate-system", nullcontext, lambda: self.may_renew)
         self.leases = self.lock.api_instance = Leases()
 
     def look(self) -> None:

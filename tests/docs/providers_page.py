@@ -89,7 +89,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "taints of spot nodes", _lines(_marked(str(taint.taint), taint.note) for taint in spec.spot_node_taints)
-    yield "label that names a node's pool", _codes(filter(None, (spec.pool_name_label, *spec.other_pool_name_labels)))
+    yield "pool-name labels", _codes(filter(None, (spec.pool_name_label, *spec.other_pool_name_labels)))
     times = spec.interruption
     yield (
         "cordon, drain, removal",
@@ -97,13 +97,13 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     )
     yield "drained by", _marked(times.drained_by, times.assumes)
     signals = {f"{signal.type} {_code(signal.key)}": None for signal in spec.reclaim_notice}
-    yield "signals of a reclaim", _lines(signals)
+    yield "reclaim signals", _lines(signals)
     grace = spec.grace_period
-    yield "grace budget of a Pod", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
-    yield "taints of a platform", _codes(str(taint.taint) for taint in spec.platform_taints)
+    yield "grace budget", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
+    yield "taints of an architecture or operating system", _codes(str(taint.taint) for taint in spec.platform_taints)
     if spec.limited != LimitedSpec():
         yield (
-            "capacity that ends by itself",
+            "time-limited capacity",
             _lines((*(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels), spec.limited.ends)),
         )
     yield "never tolerated", _codes(toleration.key for toleration in spec.never_tolerate)
@@ -123,8 +123,8 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
             f"{taint.key}={taint.value}" if taint.value else taint.key for taint in spec.gpu.taints if taint.automatic
         ),
     )
-    yield "instance types with GPUs", _codes(spec.instance_types.gpu.patterns)
-    yield "instance types of arm64", _codes(spec.instance_types.arm.patterns)
+    yield "GPU instance types", _codes(spec.instance_types.gpu.patterns)
+    yield "arm64 instance types", _codes(spec.instance_types.arm.patterns)
     yield "never spot", _codes(spec.instance_types.never_spot.patterns)
     yield "labels of machines with GPUs", _codes(spec.gpu.labels.patterns)
     yield "labels that name machines", _codes(label.key for label in spec.machine_labels)
@@ -132,30 +132,33 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     yield "selectors that spotgate ignores", _codes(spec.hands_off_selectors)
     yield (
         "a GPU spot pool needs",
-        _lines(f"an on-demand pool, {need.require}: else {need.outcome}" for need in spec.fallback),
+        _lines(f"an on-demand pool ({need.require}), otherwise {need.outcome}" for need in spec.fallback),
     )
 
 
 def _about_pools(reader: NodePoolReaderSpec) -> Iterator[tuple[str, str]]:
     """Yield where each fact about a node pool is read, with its title."""
-    yield "API", f"`{reader.group}` {', '.join(reader.versions)}" + (", only in files" if reader.files_only else "")
+    yield "API", f"`{reader.group}` {', '.join(reader.versions)}" + (" (only in files)" if reader.files_only else "")
     yield "condition", _code(reader.when)
     yield "listed in", f"{reader.listed_in.kind} `{reader.listed_in.field}`" if reader.listed_in else ""
-    yield "template of its machines", _code(reader.template.from_ if reader.template else None)
+    yield "machine template", _code(reader.template.from_ if reader.template else None)
     yield "spot, on-demand", _of_machines(reader, _capacity)
     yield "instance type", _of_machines(reader, lambda fields: _code(fields.instance_type or reader.requirements))
-    yield "GPUs, in addition to the type", _of_machines(reader, _accelerators)
+    yield "GPUs, if the instance type doesn't show them", _of_machines(reader, _accelerators)
     yield "size", _size(reader)
     sizes = (reader.size.autoscaling, reader.size.maximum, reader.size.limits)
     yield "autoscaled; at most", "; ".join(filter(None, map(_code, sizes)))
     yield "taints", _code(reader.taints) + (" as `key=value:Effect`" if reader.taint_texts else "")
     yield "labels", _code(reader.labels)
-    yield "pools without an object", _codes(reader.built_in)
-    yield "name of the pool", _code(reader.pool_name or "metadata.name")
+    yield "built-in pools", _codes(reader.built_in)
+    yield "pool name", _code(reader.pool_name or "metadata.name")
     yield "zones", _code(reader.zones or reader.requirements)
     yield "cluster", _cluster(reader)
     yield "grace period", _grace(reader)
-    yield "no nodes", _lines(rule.because + (" (it passes)" if rule.passing else "") for rule in reader.unusable)
+    yield (
+        "counts as empty if",
+        _lines(rule.because + (" (temporary)" if rule.passing else "") for rule in reader.unusable),
+    )
 
 
 def _pages(file: str, document: Mapping[str, Any]) -> dict[str, date]:
@@ -179,7 +182,10 @@ def _pages(file: str, document: Mapping[str, Any]) -> dict[str, date]:
 def _sources(file: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the facts that no page states, and the pages of the others."""
     yield "not verified", _lines(document["metadata"]["annotations"].get("unverified", "").splitlines())
-    yield "pages, with the last check", _lines(f"{day} <{page}>" for page, day in _pages(file, document).items())
+    yield (
+        "source pages, by date of the last check",
+        _lines(f"{day} <{page}>" for page, day in _pages(file, document).items()),
+    )
 
 
 def _of_machines(reader: NodePoolReaderSpec, cell: Callable[[MachinesSpec], str]) -> str:

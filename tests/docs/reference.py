@@ -69,7 +69,10 @@ Every finding has a stable id: the policy kind in kebab case, and what is wrong.
 annotations, and logs, and in the metric `spotgate_findings_total`. To print a section of this page, run
 `spotgate explain reserved-labels/reserved`.
 
-The examples use the shipped policies, unless a section shows another policy. `--state` passes the objects of the cluster."""
+The examples use the shipped policies, unless a section shows another policy. `--state` passes the objects of the cluster.
+
+To exempt users, namespaces, or objects from a policy's finding, list them in [`exempt`](policies/common.md#exempt) of the policy or in an
+Exemption. A section names further ways under *Exemptions*."""
 
 _SHARED: Final = frozenset(PolicySpec.__struct_encode_fields__)
 _OF_EXEMPT: Final = {"Exemption": set(ExemptSpec.__struct_encode_fields__)}

@@ -80,7 +80,9 @@ def test_the_denial_explains_that_the_annotation_would_affect_a_members_request(
     (finding,) = judged(excused("go on"), excused()).findings
     assert finding.field == 'metadata.annotations["spotgate.dev/break-glass"]'
     assert finding.reason == "only members of these groups may write the annotation spotgate.dev/break-glass: sre"
-    detail = "The user is in none of these groups. The annotation would take effect later, in a request of a member."
+    detail = (
+        "The user is in none of these groups. The annotation would override a later denial, in a request of a member."
+    )
     assert finding.detail == detail
 
 
@@ -127,7 +129,9 @@ def test_an_annotation_that_a_controller_copies_is_allowed_and_has_no_effect(res
     by_member = validate(guarded, replace(asked, user_info=replace(asked.user_info, groups=("sre",))))
     (finding,) = by_member.findings
     assert finding.outcome is Outcome.DENY
-    assert finding.detail.endswith("has no effect: a controller made the object, and may have copied it.")
+    assert finding.detail.endswith(
+        "has no effect: a controller created the object, and may have copied the annotation."
+    )
 
 
 def test_a_node_pool_with_an_owner_does_not_count_as_a_copy() -> None:
@@ -147,9 +151,9 @@ def test_offline_an_unknown_user_makes_the_finding_indeterminate() -> None:
     ("value", "why"),
     [
         ("fire", ""),
-        ("fire until Monday", "Monday is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire until Monday", "Monday isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
         ("fire UNTIL 2026-11-20T00:00:00Z", "it ended at 2026-11-20T00:00:00Z"),
-        ("fire until", "a time must follow `until`, as 2026-11-22T18:00:00Z"),
+        ("fire until", "a time must follow `until`, such as 2026-11-22T18:00:00Z"),
         ("fire until the pool is back", ""),
         ("fire until 2026-11-21T00:00:01Z", ""),
         ("fire until 2026-11-21T02:00:00.5+02:00", ""),
@@ -157,10 +161,13 @@ def test_offline_an_unknown_user_makes_the_finding_indeterminate() -> None:
         ("fire until 2026-11-21T01:59:59+02:00 ", "it ended at 2026-11-21T01:59:59+02:00"),
         ("until 2026-11-22T00:00:00Z", "it gives no reason"),
         ("  ", "it gives no reason"),
-        ("fire until 2026-11-30", "2026-11-30 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
-        ("fire until 2026-02-30T00:00:00Z", "2026-02-30T00:00:00Z is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
-        ("fire until 2026-11-30T00:00:00", "2026-11-30T00:00:00 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
-        ("fire until 18:00", "18:00 is no RFC 3339 time, as 2026-11-22T18:00:00Z"),
+        ("fire until 2026-11-30", "2026-11-30 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
+        (
+            "fire until 2026-02-30T00:00:00Z",
+            "2026-02-30T00:00:00Z isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z",
+        ),
+        ("fire until 2026-11-30T00:00:00", "2026-11-30T00:00:00 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
+        ("fire until 18:00", "18:00 isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"),
     ],
 )
 def test_the_annotation_needs_a_reason_and_can_have_an_end(value: str, why: str) -> None:

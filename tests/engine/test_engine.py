@@ -224,7 +224,7 @@ def test_a_decision_has_no_steps_without_a_trace() -> None:
     traced = validate(lenient, deployment, trace=True)
     silent = validate(lenient, deployment)
 
-    assert [finding.lowered for finding in traced.findings] == ["warn, not deny: it is about a pod template"]
+    assert [finding.lowered for finding in traced.findings] == ["warn, not deny: the finding is about a pod template"]
     assert [finding.lowered for finding in silent.findings] == [""]
     assert silent.steps == ()
     assert silent.audit == traced.audit

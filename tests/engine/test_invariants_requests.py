@@ -19,7 +19,7 @@ from webhook.engine.engine import decide
 from webhook.inputs.objects import Manifest
 from webhook.judging.judge import Judge
 from webhook.judging.kinds import ResourceKinds
-from webhook.kube.defaults import default_workload
+from webhook.kube.defaults import default_object
 from webhook.model.review import UserInfo, decode_review
 from webhook.rules.context import Context, Phase
 
@@ -238,7 +238,7 @@ def test_check_and_the_webhook_give_the_same_findings_for_other_objects(
     api_version: str, kind: str, path: str, data: st.DataObject, pools: list[JSON]
 ) -> None:
     value = embedded(path, defaulted(data.draw(pods))) if path else data.draw(strategies.node_pool_named("p0"))
-    default_workload(api_version.rpartition("/")[0], kind, value)
+    default_object(api_version.rpartition("/")[0], kind, value)
     context = Context(phase=Phase.VALIDATE, now=NOW, view=cluster(pools, {}))
     judge = Judge(
         BUNDLE.index, ResourceKinds(BUNDLE, ()), context, operation="CREATE", user=UserInfo("alice@acme.example")

@@ -47,7 +47,7 @@ RESOURCE: Final = "match.resourceRules[1].resources[0]"
 GROUP: Final = "match.resourceRules[1].apiGroups[0]"
 ALL: Final = "exempts everything that labels matches; if you intend this, set `enforcement: off`"
 OPEN: Final = (
-    "everybody is in system:authenticated, so everyone can override a denial; list only the groups that should"
+    "every user is in system:authenticated, so everyone can override a denial; list only the groups that need it"
 )
 
 
@@ -70,7 +70,7 @@ OPEN: Final = (
         (rule("apiGroups: [batch], apiVersions: [v2], resources: ['*'], operations: [CREATE]"), RESOURCE,
             "never matches: batch serves everything as v1, and this rule names v2"),
         (rule("apiGroups: [extensions], resources: [deployments], operations: [CREATE]"), GROUP,
-            "never matches: Kubernetes has no API group extensions any more; deployments are in 'apps'"),
+            "never matches: Kubernetes no longer has API group extensions; deployments are in 'apps'"),
         (rule("apiGroups: [app], resources: [deployments], operations: [CREATE]"), GROUP,
             "never matches: there is no API group app, did you mean `apps`?"),
         (f"{HEAD}  breakGlass: {{groups: [sre, '*']}}\n", "breakGlass.groups[1]", OPEN),
@@ -241,10 +241,10 @@ def test_a_rule_that_is_too_broad_for_a_webhook_is_a_warning(
 ) -> None:
     text = f"apiGroups: [{groups}], resources: ['{resource}'], operations: [UPDATE]"
     lines = [line for line in warnings_of(tmp_path, match(f"resourceRules: [{{{text}}}]")) if WIDE in line]
-    warning = f"{WIDE}: '{resource}' would have the API server call for {what}"
+    warning = f"{WIDE}: with '{resource}', the API server calls the webhook for {what}"
     field = "spec.match.resourceRules[0].resources[0]"
     seldom = resource == "*/scale" and groups not in {"'*'", "karpenter.sh"}
     assert [line.partition(": ")[2] for line in lines] == (
-        [f"{field}: warning: {warning}; name those that are meant"] if what and not seldom else []
+        [f"{field}: warning: {warning}; name the resources instead"] if what and not seldom else []
     )
     assert not warnings_of(tmp_path, f"{HEAD}  enforcement: off\n  match: {{resourceRules: [{{{text}}}]}}\n")

@@ -182,15 +182,17 @@ def test_an_indeterminate_finding_names_the_missing_facts_and_the_possible_outco
         policy="policy",
         id="object/namespace-unknown",
         outcome=Outcome.INDETERMINATE,
-        reason="match.namespaceSelector needs the labels of namespace team-a, which are not known",
-        detail="If it selects the namespace, this is `deny`: it is wrong.",
+        reason="the labels of namespace team-a are unknown, so spotgate can't evaluate match.namespaceSelector",
+        detail="If the selector matches the namespace, the outcome is `deny`: it is wrong.",
         field="spec.x",
-        fix="give the manifest of Namespace team-a, among the files or with --state",
+        fix="pass the manifest of Namespace team-a, as a PATH or with --state",
     )
     unknown = replace(WRONG, reason="it is wrong.", unknown=True)
     both = Finds((replace(unknown, yaml={"a": 1}), replace(unknown, other={"a": 1})))
     (other,) = validate(index(policy(both, matcher=matcher)), request(POD), offline=True).findings
-    assert other == replace(finding, detail="If it selects the namespace, this is `indeterminate`: it is wrong.")
+    assert other == replace(
+        finding, detail="If the selector matches the namespace, the outcome is `indeterminate`: it is wrong."
+    )
     assert not validate(index(policy(Finds(()), matcher=matcher)), request(POD), offline=True).findings
     assert not validate(judging, request(POD)).findings  # a server treats it as a namespace without labels
 
@@ -209,7 +211,7 @@ def test_mutation_changes_nothing_if_the_match_is_indeterminate() -> None:
     assert mutate(judging, request(POD), offline=True, view=VIEW).patch
     (finding,) = validate(judging, request(POD), offline=True).findings
     assert finding.outcome is Outcome.INDETERMINATE
-    assert finding.detail == "The policy injected nothing. As it is: no toleration."
+    assert finding.detail == "The policy injected nothing. The Pod as written has this finding: no toleration."
 
 
 def test_the_trace_explains_why_a_policy_was_skipped() -> None:

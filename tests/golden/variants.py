@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+import yaml
+
 from tests.golden import messages
 from tests.rules.cases import RULES, judged, load_examples
 
@@ -34,6 +36,10 @@ def _texts() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                 yield file.parent.name.replace("_", "-"), node.value
+    for file in RULES.rglob("defaults.yaml"):
+        for token in yaml.scan(file.read_text(), yaml.CSafeLoader):
+            if isinstance(token, yaml.ScalarToken) and " " in token.value:
+                yield file.parent.name.replace("_", "-"), token.value
 
 
 def current(folder: Path) -> Mapping[str, str]:

@@ -56,7 +56,7 @@ def test_a_finding_fails_the_build_with_a_reason(shell: Shell, repo: Path, kusto
 
     assert (built.returncode, built.stdout) == (1, "")
     assert "deny  Deployment shop/storefront  reserved-labels/reserved\n" in built.stderr
-    assert "Fix: remove it, or use your own domain, e.g. example.com/team\n" in built.stderr
+    assert "Fix: remove the label, or use your own domain, such as example.com/team\n" in built.stderr
     assert built.stderr.endswith("Error: couldn't execute function: exit status 1 \n")
 
 

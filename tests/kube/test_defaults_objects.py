@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import json_values
-from webhook.kube.defaults_objects import default_object
+from webhook.kube.defaults import default_object
 
 RBAC = "rbac.authorization.k8s.io"
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.kube.quantity import amount_of, canonical_quantity
-from webhook.kube.versions import parse_version
+from webhook.kube.quantity import amount_of, canonical_quantity, parse_version
 
 
 # From a kube-apiserver 1.36.

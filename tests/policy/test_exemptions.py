@@ -233,7 +233,7 @@ def test_break_glass_offline_needs_the_user() -> None:
     judging = index(policy(Finds(), break_glass=Globs(("sre",))))
     findings = validate(judging, request(broken("outage"), userInfo={}), offline=True).findings
     (finding,) = (candidate for candidate in findings if candidate.policy == "policy")
-    assert finding.detail == f"{KEY} has no effect: nothing says who asks: pass --user and --group."
+    assert finding.detail == f"{KEY} has no effect: the user is unknown: pass --user and --group."
 
 
 def test_break_glass_on_an_update_is_read_from_the_new_object() -> None:

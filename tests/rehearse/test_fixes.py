@@ -78,8 +78,8 @@ def test_with_the_fixes_a_job_survives_and_no_pod_is_pending(spotgate: Path, tmp
         "\n    pending                        1               0\n",
         "Deployment default/web  3 of 3 lost\n    moved                          2               3\n",
         "Job default/import  1 of 1 lost\n    moved                          0               1\n",
-        "Fix (not tried): spot: 1 Pod of it can't be scheduled elsewhere; the requests fit on 1 on-demand node of the same type",
-        "Fix (not tried): Job default/import: it fails, because lost Pods count as failures;",
+        "Fix (not tried): spot: 1 Pod can't be scheduled elsewhere; the requests fit on 1 on-demand node of the same type",
+        "Fix (not tried): Job default/import: the Job fails, because lost Pods count as failures;",
         "action: Ignore",
     ):
         assert line in said, said

@@ -252,7 +252,7 @@ def test_too_many_combined_terms_are_a_finding_and_not_injected() -> None:
     violation = violation_of(pod_of(labels=SPOT, affinity=required(*terms)), view_of(*pools), providers=ALL)
 
     assert violation.id == "too-many-terms"
-    assert "the 33 terms of its own affinity are too many" in violation.reason
-    assert "at most 32 can" in violation.detail
+    assert "its own affinity has 33 terms, too many" in violation.reason
+    assert "write at most 32 terms" in violation.fix
     assert len(changes(pod_of(labels=SPOT, affinity=required(*terms[1:])), *pools, providers=ALL)["affinity"]) == 1
     assert changes(pod_of(labels=PREFERRED, affinity=required(*terms)), *pools, providers=ALL)

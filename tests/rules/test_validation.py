@@ -24,8 +24,8 @@ from tests.rules.judged import CLUSTER, index_of, judged, template, warned, web_
 from tests.specs import spec_of
 from webhook import cel
 from webhook.capacity.view import ClusterView, Needs
-from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import EvaluationError
+from webhook.cel.names import NAMES
 from webhook.engine.bundle import load_bundle
 from webhook.engine.engine import decide
 from webhook.engine.lint import warnings
@@ -298,7 +298,7 @@ def test_every_field_of_a_pool_is_on_the_page() -> None:
     listing = "pools[0].map(key, key).sort().join(' ')"
     pool = replace(cks_pool("a"), gpu_count=1, desired=1, maximum=1)
     (finding,) = judge(web_pod(), {"expression": "false", "messageExpression": listing}, view=view_of(pool))
-    assert set(finding.reason.split()) == named == set(KNOWN_FIELDS["pools[]"])
+    assert set(finding.reason.split()) == named == set(NAMES.fields["pools[]"])
 
 
 def test_every_function_is_on_the_page() -> None:

@@ -13,9 +13,9 @@ import msgspec
 
 from webhook.capacity.providers.nodes import NodeKind  # noqa: TC001 - msgspec reads the annotations
 from webhook.capacity.providers.pool import Pool  # noqa: TC001 - msgspec reads the annotations of recorded views
-from webhook.kube.autoscalers import Autoscaler  # noqa: TC001 - as above
 from webhook.kube.disruption import DisruptionBudget  # noqa: TC001 - as above
 from webhook.kube.references import Reference  # noqa: TC001 - as above
+from webhook.kube.workload import Autoscaler  # noqa: TC001 - as above
 
 
 class UnusableCredentialsError(Exception):

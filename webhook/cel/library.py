@@ -13,17 +13,18 @@ from __future__ import annotations
 import re
 from itertools import product
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cel_expr_python import cel  # type: ignore[import-untyped]
 
 from webhook.base.caching import identity_cache
-from webhook.cel.checks import check
 from webhook.cel.errors import NOT_KNOWN, EvaluationError, ExpressionError
 from webhook.cel.functions import ADDRESS, FUNCTIONS, NETWORK, QUANTITY, URL
 from webhook.cel.limits import BUDGET_NS, Budget, Cost
 from webhook.cel.mistakes import failed, refused, wrong_type
-from webhook.cel.reads import Reads
+from webhook.cel.names import NAMES
+from webhook.cel.reads import Reads, check
 from webhook.cel.sizes import Measured
 from webhook.cel.tree import read_tree
 from webhook.kube.layouts import member
@@ -37,31 +38,10 @@ LENGTH_AT_MOST: Final = 10_000
 SIZE_AT_MOST: Final = 2 * 1024 * 1024
 """The maximum JSON size of all values together, in bytes. An object of this size takes up to 80 ms to convert."""
 
-_EXTENSIONS: Final = ("bindings", "lists", "optional", "sets", "strings", "two-var-comprehensions")
-"""The extensions that Kubernetes enables, and ``cel.bind``, which binds names but isn't available in policies."""
-
-_STANDARD: Final = (
-    *("all", "exists", "exists_one", "filter", "map", "has", "existsOne", "transformList"),
-    *("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint", "size"),
-    *("charAt", "contains", "endsWith", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "matches", "replace"),
-    *("reverse", "split", "startsWith", "substring", "trim", "upperAscii", "strings", "sets", "lists", "optional"),
-    *("distinct", "first", "flatten", "last", "slice", "sort", "sortBy", "orValue", "hasValue", "value", "optMap"),
-    *("getDate", "getDayOfMonth", "getDayOfWeek", "getFullYear", "getHours", "getMinutes", "getMonth", "getSeconds"),
-)
-
 _ORDER: Final = ("_<_", "_<=_", "_>_", "_>=_")
 _NUMBERS: Final = ("int", "uint", "double")
 _ORDERED: Final = (*_NUMBERS, "string", "bool", "bytes", "timestamp", "duration")
 """The comparable types. Numbers of different types are also comparable, but the library's type check rejects it."""
-
-_CONFIGURATION: Final = "\n".join(
-    (
-        *("name: kubernetes", "extensions:"),
-        *(f"  - name: {name}" for name in _EXTENSIONS),
-        *("stdlib:", "  exclude_functions:"),
-        *(f'    - name: "{name}"' for name in _ORDER),
-    )
-)
 
 _TYPES: Final = {
     **{name: getattr(cel.Type, name.upper()) for name in (*_ORDERED, "dyn", "list")},
@@ -74,22 +54,7 @@ _TYPES: Final = {
     URL: cel.Type.Map(cel.Type.INT, cel.Type.List(cel.Type.STRING)),
 }
 
-VARIABLES: Final = {
-    "object": cel.Type.DYN,
-    "oldObject": cel.Type.DYN,
-    "request": cel.Type.DYN,
-    "request.userInfo": cel.Type.DYN,
-    "request.operation": cel.Type.STRING,
-    "request.dryRun": cel.Type.BOOL,
-    **dict.fromkeys((f"request.kind.{name}" for name in ("group", "version", "kind")), cel.Type.STRING),
-    **dict.fromkeys((f"request.resource.{name}" for name in ("group", "version", "resource")), cel.Type.STRING),
-    "namespaceObject": cel.Type.DYN,
-    "namespaceObject.metadata.name": cel.Type.STRING,
-    "pools": cel.Type.LIST,
-}
-"""The library resolves the longest name. So ``request.operation`` can be known while the rest of the request isn't, and
-it has a type, unlike a field that may be absent."""
-
+VARIABLES: Final = {name: _TYPES[kind] for name, kind in NAMES.variables.items()}
 _FIELDS: Final = tuple((name, tuple(name.split("."))) for name in VARIABLES)
 
 _NO_IMPLEMENTATION: Final = re.compile(r"reference resolve step for (\S+)")
@@ -189,10 +154,10 @@ class Language:
         functions: the names of all functions, to suggest one for a misspelled name.
     """
 
-    functions = (*_STANDARD, *(function.name for function in FUNCTIONS if function.name[0].islower()))
+    functions = (*NAMES.functions, *(function.name for function in FUNCTIONS if function.name[0].islower()))
 
     def __init__(self) -> None:
-        config = cel.NewEnvConfigFromYaml(_CONFIGURATION)
+        config = cel.NewEnvConfigFromYaml(Path(__file__).with_name("environment.yaml").read_text())
         self._environment = cel.NewEnv(config=config, variables=VARIABLES, functions=_declared())
         self._nothing = self.values(dict.fromkeys(VARIABLES, NOT_KNOWN))
         self._nothing.user_unknown = False  # so that trial evaluations reach the library

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN, EvaluationError, ExpressionError
-from webhook.cel.functions import ADDRESS, NETWORK, QUANTITY, URL
-from webhook.cel.limits import ROUNDS_AT_MOST
+from webhook.cel.names import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,20 +18,6 @@ _UNDECLARED: Final = re.compile(r"undeclared reference to '([^'.]*)")
 _OF_TYPES: Final = re.compile(r"found no matching overload for '[_@]*(.+?)_?' applied to '(\(.*?\))'(?=, at `|$)")
 _SHOWN: Final = 40
 """The maximum number of characters that an error quotes from the expression, starting at the mistake."""
-_POLICY_NAMES: Final = (
-    ("Matches", "matches"),
-    ("Substring", "substring"),
-    (" (in container '')", ""),
-    ("map(bool, string)", QUANTITY),
-    ("map(int, string)", ADDRESS),
-    ("map(bool, list(string))", NETWORK),
-    ("map(int, list(string))", URL),
-    ("variables_", "variables."),
-    ("_givenNamespace", "namespaceObject"),
-    ("_givenOld", "oldObject"),
-    ("_given", "object"),
-)
-"""The names in the library's messages, each with the name in policies."""
 
 
 def refused(text: str, expression: str, lines_before: int, functions: Collection[str]) -> ExpressionError:
@@ -52,7 +37,7 @@ def refused(text: str, expression: str, lines_before: int, functions: Collection
         return _unknown(match[1], expression, functions)
     excerpt = "".join(expression.split("\n")[max(line - 1, 0) : line])[max(column - 1, 0) :].strip()
     problem = problem.partition(" expecting ")[0] + (f", at `{excerpt[:_SHOWN]}`" if excerpt else "")
-    for theirs, ours in _POLICY_NAMES:
+    for theirs, ours in NAMES.replacements:
         problem = problem.replace(theirs, ours)
     return ExpressionError(_OF_TYPES.sub(r"`\1` does not take \2", problem))
 
@@ -79,20 +64,7 @@ _NOT_CONVERTED: Final = re.compile(
 """Matches whole messages only. Other messages quote the object, which must not fake an unknown value."""
 _NO_KEY: Final = "no such key: "
 _ABSENT: Final = "check first whether the field exists, with `has(object.spec.x)` or `object.?x.orValue(...)`"
-_NO_FIELDS: Final = "it reads a field of a string, number, list, or null"
-_MESSAGES: Final = tuple(
-    (re.compile(theirs, re.DOTALL), ours)
-    for theirs, ours in (
-        (r".*Iteration budget exceeded.*", f"its loops took more than {ROUNDS_AT_MOST} rounds"),
-        (r'Key not found in map : "?(.*?)"?', rf"{_NO_KEY}\1"),
-        (r"Index error: index=(-?\d+) size=\d+", r"index out of bounds: \1"),
-        (r"No matching overloads found : _([^_]+)_\((.*), (.*)\)", r"no such overload: \2 \1 \3"),
-        (r"No matching overloads found : (.*)", r"no such overload: \1"),
-        (r"Invalid container type.*|Applying SELECT to non-message type", _NO_FIELDS),
-        (r'No value with name "namespaceObject.metadata.name" found in Activation', _NO_FIELDS),
-        (r"vector::reserve", "lists.range() of a negative number"),
-    )
-)
+_MESSAGES: Final = tuple((re.compile(theirs, re.DOTALL), ours) for theirs, ours in NAMES.messages)
 
 
 def failed(text: str) -> EvaluationError:
@@ -106,6 +78,6 @@ def failed(text: str) -> EvaluationError:
     message = next((match.expand(ours) for theirs, ours in _MESSAGES if (match := theirs.fullmatch(text))), text)
     if message.startswith(_NO_KEY):
         return EvaluationError(message, hint=_ABSENT)
-    for name, shown in (*_POLICY_NAMES, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):
+    for name, shown in (*NAMES.replacements, ("int64", "int"), ("null_type", "null"), ("*opaque*", "optional")):
         message = message.replace(name, shown)
     return EvaluationError(message)

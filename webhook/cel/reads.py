@@ -1,10 +1,12 @@
-"""Find the variables and fields that an expression reads, in one walk over its tree."""
+"""Find the variables and fields that an expression reads, and reject those that can't work as written."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
+from webhook.cel.errors import ExpressionError
+from webhook.cel.names import NAMES
 from webhook.cel.text import shown_name
 from webhook.cel.tree import Call, Const, ExprNode, Ident, Loop, Make, Select, children
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     """The paths of loop variables and bound names. A name for any other value has an empty path."""
 
 _NAME: Final = re.compile(r"@?[A-Za-z_]\w*")
+_VARIABLES: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "pools", "params"})
 
 
 class Reads:
@@ -111,3 +114,18 @@ def shown_path(path: ReadPath) -> str:
     """Format a path for messages: ``pools[].labels['a/b']``."""
     steps = ("[]" if step is None else f".{step}" if _NAME.fullmatch(step) else f"[{step!r}]" for step in path)
     return "".join(steps).removeprefix(".")
+
+
+def check(reads: Reads) -> None:
+    """Check the names of items and the fields in an expression.
+
+    Raise ExpressionError if a field doesn't exist, or if an item has the name of a variable: the library would read the
+    variable instead.
+    """
+    if taken := reads.items & _VARIABLES:
+        raise ExpressionError(f"`{min(taken)}` is the name of a variable: use another name here")
+    for path, as_written in reads.paths.items():
+        known = NAMES.fields.get(shown_path(path[:-1]), ())
+        if known and path[-1] is not None and path[-1] not in known:
+            hint = f", only {', '.join(known)}"
+            raise ExpressionError(f"there is no `{as_written}`", path[-1], known=known, hint=hint)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
-_NULL, _INT, _STRING = 1, 3, 6
+_INT, _STRING = 3, 6
 """The field numbers of a constant."""
 
 _Fields = dict[int, list[Any]]
@@ -25,7 +25,6 @@ class Const(msgspec.Struct, frozen=True):
     """A literal. ``value`` is None unless it is a string or an integer."""
 
     value: str | int | None
-    null: bool = False
 
 
 class Ident(msgspec.Struct, frozen=True):
@@ -109,8 +108,7 @@ def _node(names: Mapping[int, str], data: bytes) -> ExprNode:  # noqa: PLR0911 -
     kind = next((kind for kind in range(_CONST, _LOOP + 1) if kind in fields), _CONST)
     body = _fields(_bytes(fields, kind))
     if kind == _CONST:
-        value = _text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None
-        return Const(value, null=_NULL in body)
+        return Const(_text(body, _STRING) if _STRING in body else _int(body, _INT) if _INT in body else None)
     name = names.get(_int(fields, 2), "")
     if kind == _IDENT or (kind == _SELECT and name):
         return Ident(name or _text(body, 1))

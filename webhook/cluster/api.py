@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
+from http.client import responses
 from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -102,11 +103,7 @@ class ApiError(Exception):
     @classmethod
     def refused(cls, status: int, message: str, continue_token: str = "") -> ApiError:
         """Return the error for a response with this status and message."""
-        try:
-            phrase = HTTPStatus(status).phrase
-        except ValueError:
-            phrase = ""
-        return cls(f"{status} {phrase}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
+        return cls(f"{status} {responses.get(status, '')}: {message[:_MESSAGE_LENGTH].strip()}", status, continue_token)
 
 
 class Api:
@@ -134,16 +131,26 @@ class Api:
         client, namespace = await _client(kubeconfig, context)
         return cls(client, kubeconfig, context, namespace)
 
-    @property
-    def client(self) -> ApiClient:
-        """Return the client of `kubernetes.aio` with the newest credentials. A renewal closes it."""
-        return self._client
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[ApiClient]:
+        """Yield the client of `kubernetes.aio` with the newest credentials, for one request.
+
+        After a renewal of the credentials, its last user closes it, because requests of a closed client fail.
+        """
+        client = self._client
+        self._in_use[client] += 1
+        try:
+            yield client
+        finally:
+            self._in_use[client] -= 1
+            if client is not self._client and not self._in_use[client]:
+                del self._in_use[client]
+                await client.close()
 
     @property
     def url(self) -> str:
         """Return the URL of the API server."""
-        url: str = self._client.configuration.host
-        return url
+        return str(self._client.configuration.host)
 
     async def close(self) -> None:
         """Close the connection. Call this when no request is in progress."""
@@ -196,43 +203,35 @@ class Api:
     async def _exchange(
         self, method: str, path: str, patience: aiohttp.ClientTimeout, headers: dict[str, str], body: Body | None = None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        client = self._client
-        self._in_use[client] += 1
-        try:
-            request = await client.param_serialize(
-                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
-            )
-            answer = await client.call_api(*request, _request_timeout=patience)
-            response: aiohttp.ClientResponse = answer.response
-            async with response:
-                if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
-                    raise _refusal(response.status, await response.read())
-                yield response
-        except ApiError as error:
-            if error.status == HTTPStatus.UNAUTHORIZED:
+        async with self.client() as client:
+            try:
+                request = await client.param_serialize(
+                    method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+                )
+                answer = await client.call_api(*request, _request_timeout=patience)
+                response: aiohttp.ClientResponse = answer.response
+                async with response:
+                    if response.status not in {HTTPStatus.OK, HTTPStatus.CREATED}:
+                        raise _refusal(response.status, await response.read())
+                    yield response
+            except ApiError as error:
+                if error.status == HTTPStatus.UNAUTHORIZED:
+                    await self._renew(client)
+                raise
+            except (ssl.SSLError, aiohttp.SocketTimeoutError) as error:  # if a watch hangs, idle connections may, too
                 await self._renew(client)
-            raise
-        except (ssl.SSLError, aiohttp.SocketTimeoutError) as error:  # if a watch hangs, idle connections may, too
-            await self._renew(client)
-            raise ApiError(str(error)) from error
-        except TimeoutError as error:
-            raise ApiError("the API server didn't answer in time") from error
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            raise ApiError("the connection broke") from error
-        except (aiohttp.ClientError, ConfigException, OSError) as error:
-            raise ApiError(str(error)) from error
-        except msgspec.MsgspecError as error:
-            raise ApiError(f"the API server's answer is malformed: {error}") from error
-        finally:
-            self._in_use[client] -= 1
-            if client is not self._client and not self._in_use[client]:
-                await client.close()
+                raise ApiError(str(error)) from error
+            except TimeoutError as error:
+                raise ApiError("the API server didn't answer in time") from error
+            except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
+                raise ApiError("the connection broke") from error
+            except (aiohttp.ClientError, ConfigException, OSError) as error:
+                raise ApiError(str(error)) from error
+            except msgspec.MsgspecError as error:
+                raise ApiError(f"the API server's answer is malformed: {error}") from error
 
     async def _renew(self, used: ApiClient) -> None:
-        """Reload the credentials, because tokens and certificates are rotated before they expire.
-
-        The last request in progress closes the old client: requests of a closed client fail with an AssertionError.
-        """
+        """Reload the credentials, because tokens and certificates are rotated before they expire."""
         async with self._renewing:
             if used is not self._client:
                 return  # another request has already reloaded them

@@ -18,7 +18,7 @@ _LISTS: Final = ",".join(
 _KIND: Final = "APIGroupDiscoveryList"
 
 
-class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
+class ServedResource(msgspec.Struct, frozen=True):
     """A resource in the API server's preferred version.
 
     Attributes:
@@ -53,15 +53,12 @@ async def served_resources(fetch: Callable[[str, str], Awaitable[bytes]]) -> lis
         answer = msgspec.json.decode(await fetch(path, _LISTS))
         if answer.get("kind") != _KIND:
             raise ApiError(f"{path} lists no resources, because the API server is older than Kubernetes 1.27")
-        listed = (
-            (group["metadata"].get("name", ""), version["version"], listed)
-            for group in answer["items"]
-            for version in group["versions"]
-            for listed in version.get("resources", ())
-        )
-        for name, version, item in listed:
-            kind = (item.get("responseKind") or {}).get("kind", "")
-            resource = Resource(name, kind, item["resource"], item.get("scope") == "Namespaced")
-            served = ServedResource(resource=resource, version=version, verbs=frozenset(item.get("verbs", ())))
-            resources.setdefault((name, item["resource"]), served)
+        for group in answer["items"]:
+            name = group["metadata"].get("name", "")
+            for version in group["versions"]:
+                for item in version.get("resources", ()):
+                    kind = (item.get("responseKind") or {}).get("kind", "")
+                    resource = Resource(name, kind, item["resource"], item.get("scope") == "Namespaced")
+                    served = ServedResource(resource, version["version"], frozenset(item.get("verbs", ())))
+                    resources.setdefault((name, item["resource"]), served)
     return list(resources.values())

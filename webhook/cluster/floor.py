@@ -13,7 +13,7 @@ from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_LEASE
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.source import WatchedResource
-from webhook.kube.pod import ObjectMeta  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.pod import ApiObject
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -69,7 +69,7 @@ class FloorFacts:
             return view
         starts = {}
         try:
-            owner = msgspec.json.decode(request.object, type=_Owned).metadata.controller
+            owner = msgspec.json.decode(request.object, type=ApiObject).controller
             if owner is not None and owner.group_kind == "StatefulSet.apps":
                 path = f"/apis/apps/v1/namespaces/{request.namespace}/statefulsets/{owner.name}"
                 stored = await self._api.find(path, dict, seconds)
@@ -78,7 +78,3 @@ class FloorFacts:
         except (ApiError, msgspec.MsgspecError) as error:
             log.warning("can't read the first ordinal of a StatefulSet", problem=str(error))
         return msgspec.structs.replace(view, ordinal_starts=starts)
-
-
-class _Owned(msgspec.Struct):
-    metadata: ObjectMeta

@@ -21,15 +21,7 @@ from msgspec.structs import replace
 from webhook.capacity.providers.joins import Joined, join
 from webhook.cluster.api import NO_ANSWER, Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
-from webhook.cluster.resources import (
-    all_budgets,
-    all_namespaces,
-    all_nodes,
-    all_pools,
-    all_references,
-    api_server_version,
-    unread,
-)
+from webhook.cluster.resources import BUDGETS, NAMESPACES, REFERENCES, all_nodes, all_pools, api_server_version, unread
 from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
 
 if TYPE_CHECKING:
@@ -56,13 +48,13 @@ class LiveState:
         self._pace = pace or Pace()
         self._tally = NodeTally()
         self._pools = [Mirror(api, source, self._pace, self._changed) for source in all_pools(providers.values())]
-        self._namespaces = Mirror(api, all_namespaces(), self._pace, self._changed)
+        self._namespaces = Mirror(api, NAMESPACES, self._pace, self._changed)
         self._nodes = Mirror(api, all_nodes(providers.values()), self._pace, self._forget_view, self._tally.replace)
         self._needed: list[Mirror[Any]] = [*self._pools, self._namespaces, self._nodes]
-        self._budgets = [Mirror(api, all_budgets(), self._pace, self._changed)] if budgets else []
+        self._budgets = [Mirror(api, BUDGETS, self._pace, self._changed)] if budgets else []
         # Not copied for each view: a cluster can have tens of thousands of bound volumes.
         self._references: dict[str, Reference] = {}
-        references = [Mirror(api, source, self._pace, self._sync, self._refer) for source in all_references()]
+        references = [Mirror(api, source, self._pace, self._sync, self._refer) for source in REFERENCES]
         self._optional: list[Mirror[Any]] = [*self._budgets, *references]
         self._last_parts: _Parts | None = None
         self._version: tuple[int, int] | None = None

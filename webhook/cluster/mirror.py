@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic
 import msgspec
 import structlog
 
-from webhook.cluster.api import ANSWER_AT_MOST, Api, ApiError
+from webhook.cluster.api import ANSWER_AT_MOST, NO_ANSWER, Api, ApiError
 from webhook.cluster.source import ObjectKey, T, WatchedResource, metadata_of
 
 if TYPE_CHECKING:
@@ -28,16 +28,7 @@ if TYPE_CHECKING:
 
 log: FilteringBoundLogger = structlog.get_logger()
 
-_CONTINUABLE: Final = frozenset(
-    {
-        0,
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-    }
-)
+_CONTINUABLE: Final = frozenset({NO_ANSWER, 401, 429, 500, 502, 503})
 """The status codes after which a watch continues. After others, such as 410 (too old) or 504 (too new), relist."""
 
 

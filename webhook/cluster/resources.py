@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -59,11 +59,15 @@ def _of_kind(
     )
 
 
-def all_namespaces() -> WatchedResource[Mapping[str, str]]:
-    """Return the source of the labels of each Namespace."""
-    return WatchedResource(
-        resource="namespaces", read=lambda meta, _: namespace_labels(meta.name, meta.labels or {}), metadata_only=True
-    )
+NAMESPACES: Final[WatchedResource[Mapping[str, str]]] = WatchedResource(
+    resource="namespaces", read=lambda meta, _: namespace_labels(meta.name, meta.labels or {}), metadata_only=True
+)
+"""The source of the labels of each Namespace."""
+
+BUDGETS: Final[WatchedResource[DisruptionBudget]] = WatchedResource(
+    group=disruption.GROUP, resource=disruption.RESOURCE, read=lambda _, raw: disruption.decode_budget(raw)
+)
+"""The source of the PodDisruptionBudgets."""
 
 
 def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
@@ -74,25 +78,17 @@ def all_nodes(providers: Collection[Provider]) -> WatchedResource[NodeFacts]:
     )
 
 
-def all_budgets() -> WatchedResource[DisruptionBudget]:
-    """Return the source of the PodDisruptionBudgets."""
-    return WatchedResource(
-        group=disruption.GROUP, resource=disruption.RESOURCE, read=lambda _, raw: disruption.decode_budget(raw)
+def _read_reference(kind: str, metadata: ListedMetadata, raw: msgspec.Raw) -> tuple[str, Reference]:
+    return key_of(kind, *metadata.key), reference_from(msgspec.json.decode(raw))
+
+
+REFERENCES: Final = [
+    WatchedResource(
+        group=group, versions=versions, resource=resource, read=partial(_read_reference, kind), optional=bool(group)
     )
-
-
-def all_references() -> list[WatchedResource[tuple[str, Reference]]]:
-    """Return the sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
-
-    def read(kind: str, metadata: ListedMetadata, raw: msgspec.Raw) -> tuple[str, Reference]:
-        return key_of(kind, *metadata.key), reference_from(msgspec.json.decode(raw))
-
-    return [
-        WatchedResource(
-            group=group, versions=versions, resource=resource, read=partial(read, kind), optional=bool(group)
-        )
-        for kind, (group, versions, resource) in KINDS.items()
-    ]
+    for kind, (group, versions, resource) in KINDS.items()
+]
+"""The sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
 
 
 async def api_server_release(api: Api, seconds: float) -> str:
@@ -176,11 +172,9 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
     problems = [*sorted(failures.values()), *refusals(forbidden)]
     why_unknown = f"{problems[0]}." if problems else ""
-    namespaces, nodes = await asyncio.gather(items(all_namespaces()), items(all_nodes(providers.values())))
-    budgets_by_key = await items(all_budgets()) if budgets else None
-    references = await asyncio.gather(
-        *(source.list(api, seconds) for source in all_references()), return_exceptions=True
-    )
+    namespaces, nodes = await asyncio.gather(items(NAMESPACES), items(all_nodes(providers.values())))
+    budgets_by_key = await items(BUDGETS) if budgets else None
+    references = await asyncio.gather(*(source.list(api, seconds) for source in REFERENCES), return_exceptions=True)
     joined = join(item for pool in pools for item in (pool or {}).values())
     view = replace(
         with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),

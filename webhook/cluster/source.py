@@ -104,15 +104,8 @@ class WatchedResource(Generic[T]):
         The API server ends the watch after ``seconds``. After ``silence`` seconds without a line, the connection counts
         as lost. Raise ApiError if the resource can't be watched or the connection is lost.
         """
-        query = urlencode(
-            {
-                "watch": "1",
-                "allowWatchBookmarks": "true",
-                "resourceVersion": since,
-                "timeoutSeconds": int(seconds),
-                **self._selection,
-            }
-        )
+        start = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": since, "timeoutSeconds": int(seconds)}
+        query = urlencode({**start, **self._selection})
         patience = aiohttp.ClientTimeout(sock_connect=silence, sock_read=silence)
         accept = _METADATA if self.metadata_only else JSON_TYPE
         async with api.get(f"{self._path(version)}?{query}", patience, accept) as response:

@@ -55,17 +55,15 @@ class NodeTally:
 
     def replace(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         """Update the sum for a Node that was added (``before`` is None), changed, or deleted (``after`` is None)."""
-        if before is not None:
-            self._counts[before.providers, before.kubelet] -= 1
-            for name in before.names:
-                self._by_name.pop(name, None)
-            if before.kind is not None:
-                self._groups.remove(before.kind)
-        if after is not None:
-            self._counts[after.providers, after.kubelet] += 1
-            if after.kind is not None:
-                self._groups.add(after.kind)
-                self._by_name |= dict.fromkeys(after.names, after.kind)
+        for node, change in ((before, -1), (after, 1)):
+            if node is not None:
+                self._counts[node.providers, node.kubelet] += change
+                if node.kind is not None:
+                    self._groups.count(node.kind, change)
+        for name in before.names if before is not None else ():
+            self._by_name.pop(name, None)
+        if after is not None and after.kind is not None:
+            self._by_name |= dict.fromkeys(after.names, after.kind)
 
     def view(self) -> ClusterView:
         """Return a view with only the Nodes."""

@@ -7,7 +7,7 @@ import logging
 import math
 import uuid
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import aiohttp
 import structlog
@@ -21,6 +21,7 @@ from webhook.cluster.mirror import Mirror, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
 
     from kubernetes.aio.client.api_client import ApiClient
     from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from webhook.cluster.api import Api
     from webhook.cluster.source import T, WatchedResource
+
+    Lender: TypeAlias = Callable[[], AbstractAsyncContextManager[ApiClient]]
+    Leading: TypeAlias = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
+    """The work of a leader. Its argument returns whether the candidate still leads."""
 
 LEASE_SECONDS: Final = 10
 """The duration of the Lease. Without a renewal, another candidate becomes the leader."""
@@ -51,15 +56,14 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     Args:
         lease: the name of the Lease. Each duty has its own.
-        client: returns the client with the newest credentials.
+        client: lends the client with the newest credentials for one request.
         may_renew: returns whether the candidate sees the cluster, and so may acquire or renew the Lease.
     """
 
-    def __init__(
-        self, lease: str, namespace: str, client: Callable[[], ApiClient], may_renew: Callable[[], bool]
-    ) -> None:
+    def __init__(self, lease: str, namespace: str, client: Lender, may_renew: Callable[[], bool]) -> None:
         # Each term has its own name, so that a webhook can distinguish a renewal from a new leader.
-        super().__init__(lease, namespace, f"spotgate-{uuid.uuid4()}", client())
+        # `_attempt` sets the client of each request. Without a value, the library would create one.
+        super().__init__(lease, namespace, f"spotgate-{uuid.uuid4()}", client)
         self._client = client
         self._may_renew = may_renew
         self.renewed = -math.inf
@@ -76,7 +80,6 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
         A leader that sees another holder, for example after a clock change, stops changing Pods.
         """
-        self.api_instance.api_client = self._client()
         exists, record = await self._attempt(super().get(name, namespace), (False, ApiException(reason="no answer")))
         if exists and record.holder_identity != self.identity:
             self.renewed = -math.inf
@@ -117,16 +120,9 @@ class Lock(LeaseLock):  # type: ignore[misc]  # the library has no types
 
     async def _attempt(self, call: Coroutine[Any, Any, Any], failure: Any) -> Any:
         try:
-            async with asyncio.timeout(RETRY_SECONDS):
+            async with asyncio.timeout(RETRY_SECONDS), self._client() as self.api_instance.api_client:
                 return await call
-        except (
-            ApiException,
-            aiohttp.ClientError,
-            OSError,
-            TimeoutError,
-            RuntimeError,
-            AssertionError,
-        ):  # the last two: a renewal of the credentials has closed the client
+        except (ApiException, aiohttp.ClientError, OSError, TimeoutError):
             return failure
 
 
@@ -165,7 +161,7 @@ class Candidate:
         """Return whether this candidate leads and sees. Without a watch, deleted objects would still count."""
         return self._lock is not None and self._lock.leads and self._sees()
 
-    async def run(self, lead: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]) -> None:
+    async def run(self, lead: Leading) -> None:
         """Watch until cancelled. While elected, call ``lead`` with a function that returns whether it still leads."""
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors:
@@ -175,8 +171,8 @@ class Candidate:
             while True:
                 await self._run_for_one_term(lead)
 
-    async def _run_for_one_term(self, lead: Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]) -> None:
-        lock = self._lock = Lock(self._lease, self._namespace, lambda: self._api.client, self._sees)
+    async def _run_for_one_term(self, lead: Leading) -> None:
+        lock = self._lock = Lock(self._lease, self._namespace, self._api.client, self._sees)
 
         async def start() -> None:
             lock.leading = asyncio.current_task()

@@ -13,7 +13,7 @@ from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import all_pods, node_labels
-from webhook.kube.selectors import holds
+from webhook.kube.affinity import holds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

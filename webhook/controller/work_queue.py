@@ -28,15 +28,17 @@ class WorkQueue:
     def __init__(self, pause_at_most: float) -> None:
         self._pause_at_most = pause_at_most
         self._due: set[str] = set()
+        self._running = False
         self._wake = asyncio.Event()
         self._at_work: set[str] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._places_of = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(_AT_ONCE_OF_NAMESPACE))
 
     def add(self, key: str) -> None:
-        """Note that a key may need work."""
-        self._due.add(key)
-        self._wake.set()
+        """Note that a key may need work. Without `run`, which gets all keys, this is forgotten."""
+        if self._running:
+            self._due.add(key)
+            self._wake.set()
 
     @asynccontextmanager
     async def place(self, namespace: str) -> AsyncIterator[None]:
@@ -54,15 +56,19 @@ class WorkQueue:
         self._places_of.clear()
         self._due = set(keys)
         self._wake.set()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                ready = self._due - self._at_work
-                self._due -= ready
-                self._at_work |= ready
-                for key in ready:
-                    group.create_task(self._finish(key, work))
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._wake.wait()
+                    self._wake.clear()
+                    ready = self._due - self._at_work
+                    self._due -= ready
+                    self._at_work |= ready
+                    for key in ready:
+                        group.create_task(self._finish(key, work))
+        finally:
+            self._running = False
 
     async def _finish(self, key: str, work: Callable[[str], Awaitable[bool | None]]) -> None:
         pause = _FIRST_PAUSE

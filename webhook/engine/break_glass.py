@@ -35,7 +35,7 @@ def why_void(value: str, now: datetime) -> str:
     """
     *reason, before, time = ("", "", *value.split())
     if time.lower() == "until":
-        return "a time must follow `until`, as 2026-11-22T18:00:00Z"
+        return "a time must follow `until`, such as 2026-11-22T18:00:00Z"
     if before.lower() != "until":
         return "" if time else "it gives no reason"
     if not any(reason):
@@ -45,7 +45,7 @@ def why_void(value: str, now: datetime) -> str:
     except ValueError:  # such as 30 February
         end = None
     if end is None:
-        return f"{time} is no RFC 3339 time, as 2026-11-22T18:00:00Z"
+        return f"{time} isn't an RFC 3339 time, such as 2026-11-22T18:00:00Z"
     return f"it ended at {time}" if now > end else ""
 
 

@@ -14,7 +14,7 @@ from webhook.documents.values import resolve
 from webhook.documents.yaml_writer import dump
 from webhook.engine.break_glass import FIELD, is_copy, may_break, reason_of, why_void
 from webhook.kube.layouts import LaidOutPod
-from webhook.model.decision import EMPTY, ENGINE, Failure, Finding, Outcome, Violation
+from webhook.model.decision import EMPTY, Failure, Finding, Outcome, Violation, engine_finding
 from webhook.policy.terms import BREAK_GLASS
 from webhook.rules.subject import Subject, bounded_metadata
 
@@ -69,24 +69,24 @@ class UnknownMatch(NamedTuple):
         """Return the reason for a namespace whose labels are unknown."""
         return cls(
             "object/namespace-unknown",
-            f"match.namespaceSelector needs the labels of namespace {namespace}, which are not known",
-            "If it selects the namespace",
-            f"give the manifest of Namespace {namespace}, among the files or with --state",
+            f"the labels of namespace {namespace} are unknown, so spotgate can't evaluate match.namespaceSelector",
+            "If the selector matches the namespace",
+            f"pass the manifest of Namespace {namespace}, as a PATH or with --state",
         )
 
     @classmethod
     def of_override(cls, namespace: str, other: str) -> UnknownMatch:
         """Return the reason for a policy that another one overrides if it selects the namespace's unknown labels."""
-        reason = f"policy {other} decides if labels of namespace {namespace} select it, and they are not known"
-        return cls.of_selector(namespace)._replace(reason=reason, otherwise=f"If {other} does not match")
+        reason = f"the labels of namespace {namespace} are unknown, so policy {other} may decide instead"
+        return cls.of_selector(namespace)._replace(reason=reason, otherwise=f"If {other} doesn't match the namespace")
 
     @classmethod
     def of_owner(cls, namespace: str, view: ClusterView) -> UnknownMatch:
         """Return the reason for a namespace that a provider owns if the cluster runs on that provider."""
         return cls(
             "object/namespace-owner-unknown",
-            f"namespace {namespace} may be one of the platform's own, and spotgate never changes those",
-            f"{view.why_unknown} If it is not the platform's",
+            f"namespace {namespace} may belong to the platform, whose own namespaces spotgate skips",
+            f"{view.why_unknown} If the namespace doesn't belong to the platform",
             view.remedy,
         )
 
@@ -196,7 +196,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
     def _why_void(self) -> str:
         """Return why break-glass is void for every user, or an empty string if it is valid."""
         if is_copy(self.whole.request, of_workload=self.of_workload):
-            return "a controller made the object, and may have copied it"
+            return "a controller created the object, and may have copied the annotation"
         return why_void(self._emergency or "", self.context.now)
 
     def break_glass_written(self, policies: Sequence[Policy]) -> Finding | None:
@@ -219,17 +219,16 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         outcome = max(policy.enforcement for policy in policies)
         groups = ", ".join(dict.fromkeys(group for policy in policies for group in policy.break_glass.patterns))
         known = user.groups or not self.context.offline
-        return Finding(
-            policy=ENGINE,
+        return engine_finding(
             id="object/break-glass-forbidden",
             outcome=outcome if known else min(outcome, Outcome.INDETERMINATE),
             reason=f"only members of these groups may write the annotation {BREAK_GLASS}: {groups}",
-            detail="The user is in none of these groups. The annotation would take effect later, in a request "
+            detail="The user is in none of these groups. The annotation would override a later denial, in a request "
             "of a member."
             if known
             else "The user is unknown.",
             field=FIELD,
-            fix="restore the previous value, or ask a member of one of these groups to make the change"
+            fix="restore the previous value, or ask a member of these groups to make the change"
             if known
             else "pass --user and --group",
         )
@@ -245,7 +244,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         elif not policy.break_glass:
             why = f"policy {policy.name} has no breakGlass"
         elif self.context.offline and not user.groups:
-            why = "nothing says who asks: pass --user and --group"
+            why = "the user is unknown: pass --user and --group"
         else:
             why = f"{user.username or 'the user'} is in none of these groups: {', '.join(policy.break_glass.patterns)}"
         return f"{BREAK_GLASS} has no effect: {why}."
@@ -254,9 +253,10 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 def _as_conditional(policy: Policy, violation: Violation, outcome: Outcome, unknown_match: UnknownMatch) -> Violation:
     """Return the violation reworded as conditional: it counts only if the policy matches."""
     if policy.mutator is not None:
-        condition = "The policy injected nothing. As it is"
+        condition = "The policy injected nothing. The Pod as written has this finding"
     else:
-        condition = f"{unknown_match.otherwise}, this is `{Outcome.INDETERMINATE if violation.unknown else outcome}`"
+        certain = Outcome.INDETERMINATE if violation.unknown else outcome
+        condition = f"{unknown_match.otherwise}, the outcome is `{certain}`"
     return replace(
         violation,
         reason=unknown_match.reason,
@@ -300,7 +300,7 @@ def _why_lowered(policy: Policy, violation: Violation, subject: Subject) -> str:
     """Return why the outcome is below the policy's enforcement, as a phrase, or an empty string if it isn't."""
     outcome = min(violation.outcome, policy.enforcement)
     if subject.template and policy.kind.template_outcome < outcome:
-        return f"{policy.kind.template_outcome}, not {outcome}: it is about a pod template"
+        return f"{policy.kind.template_outcome}, not {outcome}: the finding is about a pod template"
     if violation.outcome < policy.enforcement:
-        return f"{violation.outcome}, not {policy.enforcement}: this finding is never more than that"
+        return f"{violation.outcome}, not {policy.enforcement}: that is the strongest outcome of this finding"
     return ""

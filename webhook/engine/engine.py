@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from webhook.base.bounds import DECODED_AT_MOST, READ_AT_MOST, OverBoundError
 from webhook.base.field_paths import field_path
 from webhook.base.text import frames_of
-from webhook.engine.enforcement import FindingBuilder, UnknownMatch
+from webhook.engine.enforcement import FindingBuilder
 from webhook.engine.matching import Matching
 from webhook.kube.affinity import Tristate
 from webhook.kube.defaults import LABELLED_BY_TEMPLATE
@@ -31,12 +31,12 @@ from webhook.model.decision import (
     Failure,
     Finding,
     Outcome,
-    StepKind,
     Trace,
     Violation,
+    engine_finding,
 )
 from webhook.model.review import MalformedObjectError, Request, changes_metadata_only, is_null
-from webhook.policy.match import is_namespace, namespace_of
+from webhook.policy.match import namespace_of
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import LabelsSubject, Subject, template_subjects
 
@@ -99,8 +99,7 @@ def _evaluate(
 
 
 def _malformed(error: MalformedObjectError) -> Decision:
-    finding = Finding(
-        policy=ENGINE,
+    finding = engine_finding(
         id="object/unreadable",
         outcome=Outcome.DENY,
         reason=f"the object can't be read: {error.problem}",
@@ -126,8 +125,6 @@ class _Evaluation:
 
     Attributes:
         only_warns: the object is in a system namespace: nothing is changed or denied.
-        in_provider_namespace: the object is a Namespace that a provider owns.
-        owner_unknown: whether a provider owns the namespace is unknown.
         templates: the pod templates that the mutate phase looked at, for a validate phase that finds them unchanged.
     """
 
@@ -135,14 +132,9 @@ class _Evaluation:
         self, request: Request, index: Index, context: Context, route: Route, earlier: _Evaluation | None
     ) -> None:
         self.request = request
-        self.namespace = namespace_of(request)
+        namespace = namespace_of(request)
+        self.namespace = namespace or ""
         self.route = route
-        in_system = index.system_namespaces.contains(self.namespace or "", context.view)
-        self.in_provider_namespace = in_system is Tristate.YES and index.system_namespaces.may_be_provider_namespace(
-            request
-        )
-        self.only_warns = in_system is Tristate.YES and not self.in_provider_namespace
-        self.owner_unknown = in_system is Tristate.UNKNOWN
         self.index = index
         self.context = context
         self.trace = Trace() if context.trace else NO_TRACE
@@ -158,10 +150,17 @@ class _Evaluation:
         self.audit: dict[str, str] = {}
         self.unknown = 0
         self.failures: list[Failure] = []
+        in_system = index.system_namespaces.contains(self.namespace, context.view)
+        of_provider = in_system is Tristate.YES and index.system_namespaces.may_be_provider_namespace(request)
+        self.only_warns = in_system is Tristate.YES and not of_provider
+        owner_unknown = in_system is Tristate.UNKNOWN
+        self.matching = Matching(
+            self.subject, namespace, self.trace, route, index.providers, context, of_provider, owner_unknown, self.audit
+        )
 
     def judge(self) -> None:
         """Apply the direct policies to the object itself, and the projected ones to the Pods of its pod templates."""
-        within = self.route.within(self.namespace or "")
+        within = self.route.within(self.namespace)
         # A trace explains the policies that don't match the namespace too.
         direct, projected = (self.route.direct, self.route.projected) if self.context.trace else within
         try:
@@ -172,7 +171,7 @@ class _Evaluation:
     def _judge(self, direct: tuple[Policy, ...], projected: tuple[Policy, ...]) -> None:
         workload = self.route.workload
         if self.subject.is_mirror_pod:
-            self.trace.say("a mirror Pod is never touched: with it a kubelet only shows what it runs already")
+            self.trace.say("spotgate skips mirror Pods: the kubelet already runs them")
         elif self.context.phase is Phase.MUTATE:
             self.operations += self._mutate(direct, self.subject)
             if self.context.patch_templates and workload is not None:
@@ -199,14 +198,15 @@ class _Evaluation:
         if self.context.phase is Phase.MUTATE:
             return
         subject = self.subject = LabelsSubject(self.subject)
+        self.matching = replace(self.matching, whole=subject)
         self._validate(tuple(policy for policy in direct if policy.kind.any_size), subject)
         self.guard_break_glass(self.route.guards)
         over = Violation(
             id="too-large",
             reason=error.reason,
             field=error.field,
-            detail="Nothing was injected, and only labels were evaluated.",
-            fix="no object that works needs so much: take out what is not needed, or split the object",
+            detail="spotgate injected nothing, and evaluated only the labels.",
+            fix="remove what the object doesn't need, or split the object",
         )
         most = Outcome.WARN if changes_metadata_only(self.request) else Outcome.DENY
         outcomes = [
@@ -217,9 +217,9 @@ class _Evaluation:
             self._builder.finding(policy, replace(over, outcome=outcome), subject, unknown_match=None)
             for policy, outcome in outcomes
             if policy.validator is not None
-            and not self._is_foreign(policy)
+            and not self.matching.is_foreign(policy)
             and not self.matching.decider(policy, subject)
-            and not self._is_exempt(policy, subject)
+            and not self.matching.exempts(policy, subject)
         ]
         if findings:
             self.findings.append(
@@ -244,9 +244,9 @@ class _Evaluation:
 
     def warn_in_system_namespace(self, policies: tuple[Policy, ...]) -> None:
         """Warn in a system namespace if a policy names the namespace. Never change or deny anything."""
-        named = tuple(policy for policy in policies if policy.matcher.names(self.namespace or ""))
+        named = tuple(policy for policy in policies if policy.matcher.names(self.namespace))
         if not named or self.context.phase is Phase.MUTATE:
-            self.trace.say("namespace %s is a system namespace: never touched", self.namespace)
+            self.trace.say("namespace %s is a system namespace, which spotgate skips", self.namespace)
             return
         try:
             self._validate(named, self.subject)
@@ -261,7 +261,7 @@ class _Evaluation:
         looking = []
         for policy in policies:
             try:
-                if self._guards(policy):
+                if self.matching.guards(policy):
                     looking.append(policy)
             except _OF_THE_OBJECT:
                 raise
@@ -269,11 +269,6 @@ class _Evaluation:
                 self._contain(error, policy, self.subject)
         if finding := self._builder.break_glass_written(looking):
             self.findings.append(finding)
-
-    def _guards(self, policy: Policy) -> bool:
-        namespace_labels = None if self.matching.namespace_is_unknown else self.matching.namespace_labels
-        matches = not policy.matcher.why_not(self.namespace, namespace_labels, self.subject.labels)
-        return matches and not self.matching.decider(policy, self.subject)
 
     def validate_templates(self, workload: Workload, policies: tuple[Policy, ...]) -> None:
         counting = tuple(policy for policy in policies if policy.kind.counts_replicas)
@@ -321,8 +316,7 @@ class _Evaluation:
                 # Most custom resources have no pod template types in the API server. Their controllers get the error.
                 self.unknown += 1
                 self.findings.append(
-                    Finding(
-                        policy=ENGINE,
+                    engine_finding(
                         id="object/template-unreadable",
                         outcome=Outcome.WARN,
                         reason=f"the pod template can't be read and was not evaluated: {subject.problem}",
@@ -354,20 +348,20 @@ class _Evaluation:
 
     def _changes(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy may change the subject's Pod."""
-        if not self._applies(policy, subject):
+        if not self.matching.applies(policy, subject):
             return False
         if policy.enforcement is Outcome.AUDIT:
             subject.trace.say("enforcement is audit: nothing is changed")
             return False
-        return not self._unknown_match(policy, subject)
+        return not self.matching.unknown(policy, subject)
 
     def _validate(self, policies: tuple[Policy, ...], subject: Subject) -> None:
         for policy in policies:
             try:
-                if policy.validator is None or not self._applies(policy, subject):
+                if policy.validator is None or not self.matching.applies(policy, subject):
                     continue
                 for violation in islice(policy.validator.validate(subject, self.context), VIOLATIONS_AT_MOST):
-                    unknown_match = self._unknown_match(policy, subject)
+                    unknown_match = self.matching.unknown(policy, subject)
                     self.unknown += violation.unknown or unknown_match is not None
                     finding = self._builder.finding(policy, violation, subject, unknown_match=unknown_match)
                     # Several templates can inherit the same finding from the object: report it once.
@@ -384,50 +378,6 @@ class _Evaluation:
         self.failures.append(failure)
         self.findings.append(self._builder.internal_error(policy, failure, subject))
 
-    def _applies(self, policy: Policy, subject: Subject) -> bool:
-        """Return whether the policy matches the subject, no other policy decides for it, and no exemption applies."""
-        if self.trace.kept:
-            self.trace.policy, self.trace.where = policy.name, field_path(subject.path)
-        if self._is_foreign(policy):
-            self.trace.skip("not evaluated: namespace %s belongs to the provider", self.namespace)
-            return False
-        if self.route.restricted or not policy.matcher.trivial:
-            if why_not := self.matching.why_not(policy, subject):
-                self.trace.skip("%s", why_not)
-                return False
-            if self.matching.is_unknown(policy):
-                text = "the labels of namespace %s are not known: evaluated as if match.namespaceSelector selected it"
-                self.trace.say(text, self.request.namespace)
-        if self.route.contested and (decider := self.matching.decider(policy, subject)):
-            self.trace.say("overridden: %s decides", decider, kind=StepKind.OVERRIDDEN)
-            return False
-        return not ((self.route.contested or policy.exemptions) and self._is_exempt(policy, subject))
-
-    def _is_foreign(self, policy: Policy) -> bool:
-        """Return whether a provider owns the namespace and the policy doesn't guard these namespaces."""
-        return self.in_provider_namespace and not policy.kind.guards_namespaces
-
-    def _is_exempt(self, policy: Policy, subject: Subject) -> bool:
-        """Return whether the policy, or a matching policy that it overrides, exempts the subject."""
-        exemptions = policy.exemptions
-        if overridden := self.matching.overridden(policy, subject):
-            exemptions += tuple(exemption for other in overridden for exemption in other.exemptions)
-            self.trace.say("decides in place of %s", ", ".join(other.name for other in overridden))
-        for exemption in dict.fromkeys(exemptions):
-            failing = exemption.failing(self.request, subject.labels, self.context.now.date())
-            if not failing:
-                self.trace.say("%s", exemption.sentence, kind=StepKind.EXEMPTED, cause=exemption)
-                self._record(policy.name, exemption.sentence)
-                return True
-            text = 'not exempt by %s "%s": %s doesn\'t match'
-            self.trace.say(text, exemption.name, exemption, failing, kind=StepKind.NOT_EXEMPTED)
-        return False
-
-    @property
-    def matching(self) -> Matching:
-        """Return the match of the object. Most requests don't need it: the index alone matches their policies."""
-        return Matching(self.subject, self.namespace, self.route, self.index.providers, self.context)
-
     @property
     def _builder(self) -> FindingBuilder:
         return FindingBuilder(
@@ -438,15 +388,3 @@ class _Evaluation:
             of_workload=(self.request.resource.group, self.request.path) in self.index.workloads,
             of_pool=(self.request.resource.group, self.request.resource.resource) in self.index.pools,
         )
-
-    def _unknown_match(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
-        """Return why it is unknown whether the policy matches and decides, or None if it is known."""
-        if self.owner_unknown and not (is_namespace(self.request) and policy.kind.guards_namespaces):
-            return UnknownMatch.of_owner(self.namespace or "", self.context.view)
-        return self.matching.unknown(policy, subject)
-
-    def _record(self, policy: str, exemption: str) -> None:
-        """Add the exemption to the audit annotations, once for all pod templates."""
-        known = self.audit.get(policy, "")
-        if f"; {exemption};" not in f"; {known};":
-            self.audit[policy] = "; ".join(filter(None, (known, exemption)))

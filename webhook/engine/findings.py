@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _HERE: Final = Path(__file__).parent
-_OF_A_KIND: Final = (
-    "List the users, namespaces or objects that may do this under `exempt` of the policy, or in an Exemption."
-)
-_OF_NO_KIND: Final = "No policy decides this, and none can exempt from it."
+_OF_A_KIND: Final = "To exempt users, namespaces, or objects, list them in `exempt` of the policy or in an Exemption."
+_OF_NO_KIND: Final = "No policy controls this finding, so none can exempt from it."
 
 
 class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,14 +76,14 @@ def exemption_from(finding_id: str) -> str:
     of_kind = not finding_id.startswith("object/")
     ways = [
         text.exempt,
-        f"`{text.setting}` in the policy lowers this finding alone." if text.setting else "",
+        f"To lower only this finding, set `{text.setting}` in the policy." if text.setting else "",
         _OF_A_KIND if of_kind else "" if text.exempt else _OF_NO_KIND,
     ]
     return " ".join(filter(None, ways))
 
 
 def as_markdown(finding_id: str) -> str:
-    """Return the text of the finding as Markdown, without a heading."""
+    """Return the text of the finding as Markdown, without a heading and the shared ways to exempt."""
     text = finding_texts()[finding_id]
     parts = [f"{text.means} {text.matters}"]
     for name, manifests in (
@@ -96,7 +94,8 @@ def as_markdown(finding_id: str) -> str:
     ):
         if manifests:
             parts.append(f"{name}:\n\n```yaml\n{manifests}```")
-    parts.append(f"To be exempt from it: {exemption_from(finding_id)}")
+    if special := exemption_from(finding_id).removesuffix(_OF_A_KIND).rstrip():
+        parts.append(f"Exemptions: {special}")
     return "\n\n".join(parts)
 
 

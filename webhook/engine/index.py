@@ -1,4 +1,7 @@
-"""Index compiled policies by phase, operation, group, and resource. A request that none matches costs one lookup."""
+"""Index compiled policies by phase, operation, group, and resource. A request that none matches costs one lookup.
+
+No policy changes or denies anything in system namespaces.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from webhook.capacity.view import Needs
-from webhook.engine.namespaces import SystemNamespaces
+from webhook.base.globs import Globs
+from webhook.capacity.view import ClusterView, Needs
+from webhook.kube.affinity import Tristate
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS, Request
-from webhook.policy.match import Exemption, Matcher, RequestAttributes, ResourceRule
+from webhook.policy.match import Exemption, Matcher, RequestAttributes, ResourceRule, is_namespace, namespace_of
 from webhook.policy.precedence import ALONE, Standing
 from webhook.rules.context import Phase
 from webhook.rules.protocol import NO_NEEDS, Mutator, PolicyKind, Validator
@@ -21,7 +25,6 @@ from webhook.rules.protocol import NO_NEEDS, Mutator, PolicyKind, Validator
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from webhook.base.globs import Globs
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.templates import Workload
 
@@ -175,6 +178,52 @@ class Route(msgspec.Struct, frozen=True):
         return policies
 
 
+SYSTEM_NAMESPACES: Final = ("kube-system", "kube-node-lease")
+"""Namespaces that no policy affects: a webhook that blocks them would block the recovery of the cluster."""
+
+
+class SystemNamespaces:
+    """The namespaces of Kubernetes, of spotgate, and of the providers in use.
+
+    Attributes:
+        names: the namespaces of Kubernetes and spotgate.
+    """
+
+    def __init__(self, providers: Mapping[str, Provider], own_namespace: str) -> None:
+        self.names = Globs((*SYSTEM_NAMESPACES, own_namespace))
+        self._owners = [
+            provider
+            for provider in providers.values()
+            if provider.system_namespaces.names or provider.system_namespaces.labels
+        ]
+
+    def contains(self, namespace: str, view: ClusterView) -> Tristate:
+        """Return whether the namespace is a system namespace; unknown if it depends on node pools that are unknown."""
+        if not namespace:
+            return Tristate.NO
+        if self.names.match(namespace):
+            return Tristate.YES
+        labels = view.namespaces.get(namespace) or {}
+        owners = {provider.name for provider in self._owners if provider.owns_namespace(namespace, labels)}
+        if not owners:
+            return Tristate.NO
+        if owners & view.providers:
+            return Tristate.YES
+        return Tristate.NO if view.pools is not None else Tristate.UNKNOWN
+
+    def contains_object(self, request: Request, view: ClusterView) -> bool:
+        """Return whether the object of a request is in a system namespace."""
+        in_system = self.contains(namespace_of(request) or "", view) is Tristate.YES
+        return in_system and not self.may_be_provider_namespace(request)
+
+    def may_be_provider_namespace(self, request: Request) -> bool:
+        """Return whether the object is a Namespace that can be a system namespace only as a provider's.
+
+        Policies decide who can create these Namespaces, so the Namespace object itself is not exempt.
+        """
+        return is_namespace(request) and not self.names.match(namespace_of(request) or "")
+
+
 RouteKey = tuple[Phase, str, str, str]
 """(phase, operation, API group, resource or resource/subresource)"""
 
@@ -237,7 +286,7 @@ class Index:
         if (request.resource.group, request.path) not in self.workloads:
             return ""
         if policy.matches_templates() and request.operation not in _WITH_TEMPLATES:
-            return f"pod templates are looked at on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
+            return f"pod templates are evaluated on {' and '.join(_WITH_TEMPLATES)}, not on {request.operation}"
         return policy.why_not(*_POD)
 
     def _route(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:

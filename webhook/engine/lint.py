@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from webhook.base.globs import Globs
+import msgspec
+
+from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import pool_resources
 from webhook.engine.bundle import Bundle, policy_kinds
 from webhook.kube.resources import (
@@ -16,17 +18,19 @@ from webhook.kube.resources import (
     REMOVED_GROUPS,
     built_in_resources,
     groups_with,
-    is_built_in,
     resource_named,
     versions_of,
 )
+from webhook.policy.common import KindGlobs
 from webhook.policy.document import EXEMPTION, PolicyDocument
 from webhook.policy.errors import Problem, did_you_mean
-from webhook.rules.spec_warnings import SpecWarning, never_denied
+from webhook.policy.terms import Enforcement
+from webhook.rules.protocol import SpecWarning, hint_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from webhook.kube.templates import Workload
     from webhook.policy.common import ExemptSpec, MatchSpec, ResourceRuleSpec
 
 WARN_BEFORE: Final = timedelta(days=14)
@@ -34,8 +38,8 @@ WARN_BEFORE: Final = timedelta(days=14)
 
 _TOO_MANY: Final = {
     "": "every Event and Node, among others",
-    "authentication.k8s.io": "every token that is looked at",
-    "authorization.k8s.io": "every access that is looked at",
+    "authentication.k8s.io": "every TokenReview",
+    "authorization.k8s.io": "every SubjectAccessReview",
     "coordination.k8s.io": "every Lease",
     "discovery.k8s.io": "every EndpointSlice",
     "events.k8s.io": "every Event",
@@ -60,9 +64,8 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
+        warn(policy, _of_shared_fields(policy, workloads))
         warn(policy, policy_kinds()[policy.kind].lint(policy.spec, workloads))
-        value: Any = policy.document.value
-        warn(policy, never_denied(policy.spec, value.get("spec") or {}))
         wide = _too_wide(policy, bundle)
         warn(policy, (SpecWarning(path, f"`webhook-config` refuses the policy: {text}") for path, text in wide))
         if policy.spec.break_glass is not None:
@@ -94,8 +97,27 @@ def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
             too_many = of_any | _TOO_MANY if resource in _ALL else of_any
             what = [too_many[group] for group in rule.api_groups if group in too_many]
             if what and resource.startswith("*"):
-                text = f"{resource!r} would have the API server call for {what[0]}; name those that are meant"
+                text = f"with {resource!r}, the API server calls the webhook for {what[0]}; name the resources instead"
                 yield SpecWarning(("match", "resourceRules", number, "resources", index), text)
+
+
+def _of_shared_fields(policy: PolicyDocument, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield the warnings about kinds that are similar to a workload's kind, and about findings that can't deny."""
+    spec = policy.spec
+    document: Any = policy.document.value
+    kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
+    for field in msgspec.structs.fields(spec):
+        value = getattr(spec, field.name)
+        for number, pattern in enumerate(value.patterns if isinstance(value, KindGlobs) else ()):
+            if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
+                yield SpecWarning((field.encode_name, number), f"matches no known kind{hint}")
+    written: dict[str, Any] = document.get("spec") or {}
+    denied = [name for name, level in written.get("findings", {}).items() if level == Enforcement.DENY]
+    if denied and spec.enforcement is not Enforcement.DENY:
+        why = "" if "enforcement" in written else " by default"
+        lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {spec.enforcement}{why}"
+        text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
+        yield SpecWarning(("findings", denied[0]), text)
 
 
 def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
@@ -108,7 +130,7 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
             for place, group in enumerate(rule.api_groups):
                 if text := _unknown_group(group, rule.resources[0]):
                     yield SpecWarning(("match", name, number, "apiGroups", place), text)
-            if all(map(is_built_in, rule.api_groups)):
+            if BUILT_IN_GROUPS.issuperset(rule.api_groups):
                 for place, resource in enumerate(rule.resources):
                     if text := _unknown_resource(rule, resource.partition("/")[0]):
                         yield SpecWarning(("match", name, number, "resources", place), text)
@@ -116,8 +138,8 @@ def _unknown_resources(match: MatchSpec) -> Iterator[SpecWarning]:
 
 def _unknown_group(group: str, resource: str) -> str:
     if group in REMOVED_GROUPS:
-        return f"never matches: Kubernetes has no API group {group} any more{_elsewhere(resource)}"
-    if group == "*" or "." in group or is_built_in(group):  # the group of a custom resource has a dot in its name
+        return f"never matches: Kubernetes no longer has API group {group}{_elsewhere(resource)}"
+    if group == "*" or "." in group or group in BUILT_IN_GROUPS:  # the group of a custom resource has a dot in its name
         return ""
     return f"never matches: there is no API group {group}{did_you_mean(group, BUILT_IN_GROUPS)}"
 
@@ -150,8 +172,8 @@ def _elsewhere(resource: str) -> str:
 def _open_break_glass(groups: Sequence[str]) -> Iterator[SpecWarning]:
     for number, glob in enumerate(groups):
         if Globs((glob,)).match(_EVERYBODY):
-            text = "everyone can override a denial; list only the groups that should"
-            yield SpecWarning(("breakGlass", "groups", number), f"everybody is in {_EVERYBODY}, so {text}")
+            text = "everyone can override a denial; list only the groups that need it"
+            yield SpecWarning(("breakGlass", "groups", number), f"every user is in {_EVERYBODY}, so {text}")
 
 
 def _exemption(

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from webhook.base.field_paths import field_path
 from webhook.capacity.placement.target import Target
 from webhook.engine.enforcement import UnknownMatch
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
+from webhook.model.decision import StepKind
 from webhook.model.review import is_null
 from webhook.policy.match import is_namespace
 from webhook.policy.precedence import ALONE, claim
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.engine.index import Policy, Route
+    from webhook.model.decision import Trace
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -29,13 +32,68 @@ class Matching(msgspec.Struct, frozen=True):
     Attributes:
         whole: the object of the request.
         namespace: the namespace to match; None for cluster-scoped objects.
+        of_provider: the object is a Namespace that a provider owns.
+        owner_unknown: whether a provider owns the namespace is unknown.
+        audit: the audit annotations of the decision. Exemptions that apply are added.
     """
 
     whole: Subject
     namespace: str | None
+    trace: Trace
     route: Route
     providers: Mapping[str, Provider]
     context: Context
+    of_provider: bool
+    owner_unknown: bool
+    audit: dict[str, str]
+
+    def applies(self, policy: Policy, subject: Subject) -> bool:
+        """Return whether the policy matches the subject, no other policy decides for it, and no exemption applies."""
+        trace, request = self.trace, self.whole.request
+        if trace.kept:
+            trace.policy, trace.where = policy.name, field_path(subject.path)
+        if self.is_foreign(policy):
+            trace.skip("not evaluated: namespace %s belongs to the provider", self.namespace)
+            return False
+        if self.route.restricted or not policy.matcher.trivial:
+            if why_not := self.why_not(policy, subject):
+                trace.skip("%s", why_not)
+                return False
+            if self.is_unknown(policy):
+                text = "the labels of namespace %s are not known: evaluated as if match.namespaceSelector selected it"
+                trace.say(text, request.namespace)
+        if self.route.contested and (decider := self.decider(policy, subject)):
+            trace.say("overridden: %s decides", decider, kind=StepKind.OVERRIDDEN)
+            return False
+        return not ((self.route.contested or policy.exemptions) and self.exempts(policy, subject))
+
+    def is_foreign(self, policy: Policy) -> bool:
+        """Return whether a provider owns the namespace and the policy doesn't guard these namespaces."""
+        return self.of_provider and not policy.kind.guards_namespaces
+
+    def exempts(self, policy: Policy, subject: Subject) -> bool:
+        """Return whether the policy, or a matching policy that it overrides, exempts the subject."""
+        exemptions = policy.exemptions
+        if overridden := self._overridden(policy, subject):
+            exemptions += tuple(exemption for other in overridden for exemption in other.exemptions)
+            self.trace.say("decides in place of %s", ", ".join(other.name for other in overridden))
+        for exemption in dict.fromkeys(exemptions):
+            failing = exemption.failing(self.whole.request, subject.labels, self.context.now.date())
+            if not failing:
+                self.trace.say("%s", exemption.sentence, kind=StepKind.EXEMPTED, cause=exemption)
+                known = self.audit.get(policy.name, "")
+                if f"; {exemption.sentence};" not in f"; {known};":  # once for all pod templates
+                    self.audit[policy.name] = "; ".join(filter(None, (known, exemption.sentence)))
+                return True
+            text = 'not exempt by %s "%s": %s doesn\'t match'
+            self.trace.say(text, exemption.name, exemption, failing, kind=StepKind.NOT_EXEMPTED)
+        return False
+
+    def guards(self, policy: Policy) -> bool:
+        """Return whether the policy matches the object, whatever the operation, and no other policy decides for it."""
+        namespace_labels = None if self.namespace_is_unknown else self.namespace_labels
+        matches = not policy.matcher.why_not(self.namespace, namespace_labels, self.whole.labels)
+        return matches and not self.decider(policy, self.whole)
 
     def why_not(self, policy: Policy, subject: Subject) -> str:
         """Return the part of ``match`` that excludes the subject, or an empty string if all parts may match."""
@@ -75,7 +133,7 @@ class Matching(msgspec.Struct, frozen=True):
         names = policy.standing.overridden_by
         return [other for other in self._policies(subject) if other.name in names] if names else []
 
-    def overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
+    def _overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
         """Return the policies that match the subject and that this policy overrides."""
         names = policy.standing.overrides
         under = (other for other in self._policies(subject) if other.name in names) if names else ()
@@ -83,11 +141,14 @@ class Matching(msgspec.Struct, frozen=True):
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
+        request = self.whole.request
+        if self.owner_unknown and not (is_namespace(request) and policy.kind.guards_namespaces):
+            return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if self.is_unknown(policy):
-            return UnknownMatch.of_selector(self.whole.request.namespace)
+            return UnknownMatch.of_selector(request.namespace)
         for other in self._overriding(policy, subject):
             if self.is_unknown(other) and not self.why_not(other, subject):
-                return UnknownMatch.of_override(self.whole.request.namespace, other.name)
+                return UnknownMatch.of_override(request.namespace, other.name)
         return None
 
     def is_unknown(self, policy: Policy) -> bool:

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from webhook.documents.yaml_writer import dump_documents
 from webhook.formats import Format
 from webhook.report.report import Report, Result, without_empty
@@ -73,33 +75,22 @@ def _reports(name: str, namespace: str, results: list[JSON]) -> Iterator[JSON]:
 
 def result_of(result: Result, category: str) -> JSON:
     """Return a finding as a result of a report. ``category`` is its policy's kind."""
-    properties = {
-        "outcome": result.outcome,
-        "file": result.file,
-        "line": str(result.line or ""),
-        "field": result.field,
-        "detail": result.detail,
-        "fix": result.fix,
-    }
-    members = {
-        "apiVersion": result.api_version,
-        "kind": result.kind,
-        "namespace": result.namespace,
-        "name": result.name,
-    }
+    written = msgspec.to_builtins(result)
+    properties = {name: written[name] for name in ("outcome", "file", "line", "field", "detail", "fix")}
+    resource = without_empty({name: written[name] for name in ("apiVersion", "kind", "namespace", "name")})
     about = {"policy": result.policy, "rule": result.id, "category": category}
-    return _result(about, result.outcome, result.reason, properties, [without_empty(members)])
+    return report_result(about, *_RESULTS[result.outcome], result.reason, properties, [resource])
 
 
 def _unread(problem: Problem) -> JSON:
-    properties = {"file": problem.file, "line": str(problem.line or ""), "field": problem.field}
-    return _result({"policy": _SOURCE}, "indeterminate", problem.text, properties)
+    properties = {"file": problem.file, "line": problem.line, "field": problem.field}
+    return report_result({"policy": _SOURCE}, *_RESULTS["indeterminate"], problem.text, properties)
 
 
-def _result(
-    about: JSON, outcome: str, message: str, properties: dict[str, str], resources: Sequence[JSON] = ()
+def report_result(
+    about: JSON, verdict: str, severity: str, message: str, properties: JSON, resources: Sequence[JSON] = ()
 ) -> JSON:
-    verdict, severity = _RESULTS[outcome]
+    """Return a result of a report without empty fields. A report has properties as text."""
     return {
         "source": _SOURCE,
         **without_empty(about),
@@ -108,7 +99,7 @@ def _result(
         "scored": verdict == "fail",
         "message": message,
         **without_empty({"resources": resources}),
-        "properties": without_empty(properties),
+        "properties": {name: str(value) for name, value in properties.items() if value},
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -47,9 +46,9 @@ class Inputs:
         for link in manifest_files.left_out:
             target = escaped_name(os.path.realpath(link))
             text = f"is a link to a folder elsewhere, and is not followed; to read it, pass {target} too"
-            print(f"{escaped_name(str(link))}: warning: {text}", file=sys.stderr)
+            complain(f"{escaped_name(str(link))}: warning: {text}")
         for problem in manifest_files.dangling:
-            print(f"{problem.file}: warning: {problem.text}", file=sys.stderr)
+            complain(f"{problem.file}: warning: {problem.text}")
         self.problems = list(manifest_files.problems)
         self.not_rendered: list[Problem] = []
         self._reads: dict[str, frozenset[str]] = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from webhook.base.exits import CannotJudgeError
 from webhook.base.terminal import complain
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.engine.lint import warnings
-from webhook.inputs.state import FileState, StateErrors
-from webhook.policy.errors import PolicyErrors
+from webhook.inputs.state import FileState
 from webhook.rules.context import NOTHING_KNOWN, utc_now
 
 if TYPE_CHECKING:
@@ -29,22 +27,14 @@ def policies_path(text: str) -> Path:
 def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: str = "") -> Bundle:
     """Load the policies in these files and folders, or the shipped ones. Print warnings about ineffective policies.
 
-    Raise CannotJudgeError with all mistakes if a policy is invalid.
+    Raise PolicyErrors with all mistakes if a policy is invalid.
     """
-    try:
-        bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
-    except PolicyErrors as errors:
-        raise CannotJudgeError(str(errors)) from None
+    bundle = load_bundle(paths, own_namespace=own_namespace, cluster=cluster)
     for warning in warnings(bundle, utc_now().date()):
         complain(str(warning))
     return bundle
 
 
 def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
-    """Read the cluster that manifests describe. Raise CannotJudgeError with all mistakes if one can't be read."""
-    if not paths:
-        return NOTHING_KNOWN
-    try:
-        return FileState(paths, bundle.providers).view()
-    except StateErrors as errors:
-        raise CannotJudgeError(str(errors)) from None
+    """Read the cluster that manifests describe. Raise StateErrors with all mistakes if one can't be read."""
+    return FileState(paths, bundle.providers).view() if paths else NOTHING_KNOWN

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
@@ -16,11 +17,11 @@ from webhook.capacity.providers.provider import Provider, readers_by_resource, s
 from webhook.capacity.view import ClusterView, FixedState
 from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests
-from webhook.kube import autoscalers, disruption
-from webhook.kube.autoscalers import Autoscaler, autoscaler_from
+from webhook.kube import disruption
 from webhook.kube.filling import mapping
 from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
 from webhook.kube.resources import CRD_KIND
+from webhook.kube.workload import AUTOSCALERS, Autoscaler, autoscaler_from
 from webhook.model.review import MalformedObjectError
 from webhook.policy.errors import Problem, problem_lines
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from webhook.kube.disruption import DisruptionBudget
 
 
-class StateErrors(Exception):  # noqa: N818 - several errors
+class StateErrors(CannotJudgeError):  # noqa: N818 - several errors
     """Manifests of the cluster's state that can't be read. ``str()`` has a line for each problem."""
 
 
@@ -55,7 +56,7 @@ def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
     readers = [reader for provider in providers for reader in provider.readers]
     return frozenset(
         {
-            *("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *autoscalers.KINDS, *KINDS),
+            *("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *AUTOSCALERS, *KINDS),
             *(reader.kind for reader in readers),
             *(reader.sizer.kind for reader in readers if reader.sizer is not None),
             *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),

@@ -10,7 +10,7 @@ from webhook.base.terminal import counted
 from webhook.base.text import listed
 from webhook.inputs.manifests import place_of
 from webhook.inputs.objects import Identity, Manifest, written_identity
-from webhook.model.decision import ENGINE, Finding, Outcome
+from webhook.model.decision import Finding, Outcome, engine_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,17 +27,16 @@ def duplicated(pools: Iterable[Manifest], judged: Iterable[Manifest]) -> Iterato
     repeated = [places[identity] for identity in dict.fromkeys(map(written_identity, duplicates))]
     name, own_place = f"{duplicates[0].kind} {duplicates[0].name}", place_of(duplicates[0])
     elsewhere = [place for place in repeated[0] if place != own_place]
-    more = f", and {counted(len(repeated) - 1, 'other node pool')} too" if len(repeated) > 1 else ""
+    more = f" Also repeated: {counted(len(repeated) - 1, 'other node pool')}." if len(repeated) > 1 else ""
     clusters = max((sorted({dirname(pool.file) or "." for pool in group.values()}) for group in repeated), key=len)
-    several = f"{len(clusters)} clusters in this tree: {listed(clusters, rest=', ')}"
-    finding = Finding(
-        policy=ENGINE,
+    several = f"the files describe {len(clusters)} clusters: {listed(clusters, rest=', ')}"
+    finding = engine_finding(
         id="object/duplicate",
         outcome=Outcome.WARN,
         reason=several if len(clusters) > 1 else f"{name} is in the files more than once",
         field="metadata.name",
-        detail=f"{name} is at {listed(elsewhere, rest=', ')} too{more}. spotgate evaluates all files as one cluster: "
-        "the last definition replaces the others, and a pool of one cluster counts as a fallback in another.",
-        fix="run `spotgate check` separately for the folder of each cluster",
+        detail=f"{name} is also at {listed(elsewhere, rest=', ')}.{more} spotgate evaluates all files as one cluster, "
+        "so the last definition replaces the others. A pool of one cluster counts as a fallback in another.",
+        fix="keep one definition; for several clusters, run `spotgate check` separately for each one's folder",
     )
     yield duplicates[0], finding

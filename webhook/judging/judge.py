@@ -14,11 +14,10 @@ from webhook.engine.engine import decide_both
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, identity_of
 from webhook.inputs.state import ListedPool
 from webhook.judging.kinds import ResourceKinds, UnknownTemplates
-from webhook.kube.defaults import TEXTS, complete_pod, default_workload, drop_nulls
-from webhook.kube.defaults_objects import default_object
+from webhook.kube.defaults import TEXTS, complete_pod, default_object, drop_nulls
 from webhook.kube.references import Reference, with_runtime_class
 from webhook.kube.resources import Resource, plural_of, resource_of
-from webhook.model.decision import ENGINE, Decision, Finding, Outcome, PhaseDecisions
+from webhook.model.decision import Decision, Finding, Outcome, PhaseDecisions, engine_finding
 from webhook.model.patch import Operation, apply_all, pointer
 from webhook.model.review import GroupVersionKind, GroupVersionResource, MalformedObjectError, Request, UserInfo
 from webhook.rules.context import Context, Phase
@@ -33,14 +32,13 @@ _NULL: Final = msgspec.Raw(b"null")
 _GENERATED_FROM_AT_MOST: Final = 58
 """The maximum length of a generateName before the five characters that the API server adds."""
 
-_NAMELESS: Final = Finding(
-    policy=ENGINE,
+_NAMELESS: Final = engine_finding(
     id="object/nameless",
     outcome=Outcome.WARN,
     reason="the object has no name",
     field="metadata.name",
-    detail="An object needs a `name` or a `generateName`.",
-    fix="give it a name",
+    detail="The API server rejects an object without a name.",
+    fix="set `metadata.name` or `metadata.generateName`",
 )
 
 
@@ -169,13 +167,12 @@ class Judge:
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
         if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
             return Judgement(namespace=manifest.namespace)
-        finding = Finding(
-            policy=ENGINE,
+        finding = engine_finding(
             id="object/unknown-kind",
             outcome=Outcome.INDETERMINATE,
-            reason=f"not evaluated: nothing says which resource kind {manifest.kind} of {manifest.api_version} is",
+            reason=f"not evaluated: the resource of kind {manifest.kind} of {manifest.api_version} is unknown",
             field="kind",
-            fix=f"pass its CustomResourceDefinition with --state, for policies that match {guess.plural}",
+            fix=f"if a policy matches {guess.plural}, pass their CustomResourceDefinition with --state",
         )
         return Judgement(namespace=manifest.namespace, findings=(finding,))
 
@@ -264,7 +261,6 @@ def defaulted(
     if (manifest.group, manifest.kind) == ("", "Pod"):
         complete_pod(value)
         value = with_runtime_class(value, references)
-    default_workload(manifest.group, manifest.kind, value)
     default_object(manifest.group, manifest.kind, value)
     return value
 

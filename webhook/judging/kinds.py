@@ -18,8 +18,8 @@ from webhook.capacity.providers.provider import pool_resources
 from webhook.kube.filling import mapping
 from webhook.kube.pod import Pod, PodSpec
 from webhook.kube.resources import CRD_GROUP, CRD_KIND, Resource, plural_of, resource_of, resource_of_crd
-from webhook.model.decision import ENGINE, Finding, Outcome
-from webhook.rules.concern import Keys, concern_of
+from webhook.model.decision import Finding, Outcome, engine_finding
+from webhook.rules.protocol import Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -81,8 +81,7 @@ class ResourceKinds:
         if (reader := self._replaced.get((manifest.group, manifest.kind))) is None:
             return None
         year = reader.replaces[manifest.kind]
-        return Finding(
-            policy=ENGINE,
+        return engine_finding(
             id="object/replaced-kind",
             outcome=Outcome.WARN,
             reason=f"{manifest.kind} is not evaluated: {reader.kind} replaced it in {year}",
@@ -103,8 +102,7 @@ class ResourceKinds:
             if manifest.kind not in kinds or kind in seen or self.resource(manifest) or self.meant(manifest):
                 continue
             seen.add(kind)
-            finding = Finding(
-                policy=ENGINE,
+            finding = engine_finding(
                 id="object/unread-pool",
                 outcome=Outcome.AUDIT,
                 reason=f"not evaluated: no CapacityProvider reads {manifest.kind} of {manifest.group}",
@@ -148,14 +146,13 @@ class UnknownTemplates:
         if not path:
             return None
         plural = plural_of(kind) if resource is None else resource.plural
-        return Finding(
-            policy=ENGINE,
+        return engine_finding(
             id="object/template-unknown",
             outcome=Outcome.AUDIT,
-            reason=f"evaluated only when its Pods are created: no WorkloadTemplates describes {kind} of {group}",
+            reason=f"no WorkloadTemplates document describes {kind} of {group}, so spotgate evaluates only its Pods",
             field=field_path(path),
-            detail="It looks like a pod template, and contains a key that policies read.",
-            fix="if it is a pod template, add this to the policies:\n"
+            detail="This field seems to be in a pod template, and policies read it.",
+            fix="if the object contains a pod template, add this document to the policies:\n"
             "apiVersion: spotgate.dev/v1\n"
             "kind: WorkloadTemplates\n"
             f"metadata: {{name: {plural}}}\n"

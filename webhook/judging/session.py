@@ -316,7 +316,7 @@ def _with_unknown_pools(view: ClusterView, *, partial: bool, unread: Sequence[Un
     """Mark the cluster's node pools as unknown if the files may lack some."""
     if partial:
         why = "--partial says that the cluster has more node pools than the files show."
-        return replace(view, pools=None, why_unknown=why, remedy="pass all of them with --state, without --partial")
+        return replace(view, pools=None, why_unknown=why, remedy="pass all node pools with --state, and omit --partial")
     if unread:
         more = f" and {len(unread) - 1} more files" if len(unread) > 1 else ""
         why = f"{unread[0].file}{more} can't be read, and there may be node pools there."

@@ -1,4 +1,4 @@
-"""Evaluate a Pod's nodeSelector and required node affinity against node labels: yes, no, or unknown.
+"""Match labels: label selectors (metav1.LabelSelector), and a Pod's nodeSelector and node affinity.
 
 A node pool declares only some of its nodes' labels. An undeclared label is unknown, not absent, and a result that
 depends on an unknown label is unknown too.
@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from webhook.kube.pod import NodeSelector, PodSpec, Requirement
-from webhook.kube.selectors import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
 
 REQUIRED: Final = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+
+LabelSelector: TypeAlias = tuple[tuple[str, str, frozenset[str]], ...]
+"""ANDed label requirements: ``(key, operator, values)`` with In, NotIn, Exists, or DoesNotExist."""
 
 _POSITIVE: Final = frozenset({"In", "Exists", "Gt", "Lt"})
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
@@ -191,3 +192,39 @@ def _compares(value: str | None, operator: str, values: tuple[str, ...]) -> bool
         return False
     left, right = map(int, texts)
     return left > right if operator == "Gt" else left < right
+
+
+def label_selector(labels: Mapping[str, str], expressions: Iterable[tuple[str, str, Iterable[str]]]) -> LabelSelector:
+    """Return the requirements of ``matchLabels`` and ``matchExpressions``."""
+    equal = ((key, "In", (value,)) for key, value in labels.items())
+    return tuple((key, operator, frozenset(values)) for key, operator, values in (*equal, *expressions))
+
+
+def holds(operator: str, value: str | None, values: Container[str]) -> bool:
+    """Return whether a label with this value, or without one, meets a requirement with one of the four operators.
+
+    As in Kubernetes, NotIn also accepts an absent label.
+    """
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Return whether the labels meet all requirements."""
+    for key, operator, values in selector:  # noqa: SIM110 - `all` takes twice as long, for each policy and request
+        if not holds(operator, labels.get(key), values):
+            return False
+    return True
+
+
+def could_match_with_others(selector: LabelSelector, known: Mapping[str, str]) -> bool:
+    """Return whether the selector doesn't match these labels, but could match with additional labels."""
+    on_known = tuple(requirement for requirement in selector if requirement[0] in known)
+    return matches(on_known, known) and not matches(selector, known)

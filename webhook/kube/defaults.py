@@ -2,26 +2,70 @@
 
 The API server drops nulls and fills in defaults. Admission plugins that every cluster enables add a ServiceAccount, a
 priority, and two tolerations to each Pod. The functions change plain JSON in place, and skip values of the wrong type.
-They don't omit empty and zero members, derive ``spec.resources`` of a Pod from its containers, or add a volume for the
-ServiceAccount token. Custom resources stay unchanged, because their defaults are in their CRDs.
-`webhook.kube.defaults_objects` has the kinds without Pods.
+They don't omit empty and zero members, derive ``spec.resources`` of a Pod from its containers, add a volume for the
+ServiceAccount token, allocate values (addresses, node ports), or read the cluster (the default StorageClass). Custom
+resources stay unchanged, because their defaults are in their CRDs.
 
-Source: pkg/apis/{core,apps,batch}/v1/defaults.go and plugin/pkg/admission/{defaulttolerationseconds,priority,
-serviceaccount} of Kubernetes 1.37, and the reviews that a kube-apiserver 1.37 sent to a webhook.
+Source: pkg/apis/*/*/defaults.go and plugin/pkg/admission/{defaulttolerationseconds,priority,serviceaccount} of
+Kubernetes 1.37, and the reviews that a kube-apiserver 1.37 sent to a webhook.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from base64 import b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from webhook.kube.filling import TABLES, AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
+import msgspec
+
+from webhook.kube.filling import AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
+from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.tolerations import NO_EXECUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Members: TypeAlias = dict[str, Any]
+_AtPaths: TypeAlias = dict[str, _Members]
+
+
+class _Tables(msgspec.Struct, frozen=True, rename="camel"):
+    """The API server's defaults as data: ``defaults.json``. Kinds are keyed by ``group/kind``, and fields by path.
+
+    Attributes:
+        created_pod: fields that an admission plugin sets; it sets ``priority`` only without a PriorityClass.
+        probe: defaults that also replace zero.
+        volume_sources: defaults by volume source.
+        templates: the path of the pod template, by kind.
+        variants: by kind, a path, a field, its value, and the defaults of mappings with that value.
+        quantities: paths of quantities, by kind.
+    """
+
+    pod_spec: _Members
+    created_pod: _Members
+    priority: _Members
+    container: _AtPaths
+    probe: _Members
+    volume_sources: _AtPaths
+    volume_parts: _AtPaths
+    templates: dict[str, str]
+    objects: dict[str, _AtPaths]
+    variants: dict[str, tuple[tuple[str, str, str, _Members], ...]]
+    quantities: dict[str, tuple[str, ...]]
+    cpu_metric: _Members
+    scaling_behavior: _Members
+
+
+_TABLES: Final = msgspec.json.decode(Path(__file__).with_name("defaults.json").read_bytes(), type=_Tables)
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """The maps of strings, where an empty string is a valid value."""
 
 _QUANTITIES: Final = frozenset({"limits", "requests", "overhead"})
 _MAPS: Final = TEXTS | _QUANTITIES
+
+_METRICS: Final = "autoscaling.alpha.kubernetes.io/metrics"
+"""The annotation with the metrics that autoscaling/v1 has no fields for."""
 
 
 def drop_nulls(value: AnyJSON) -> None:
@@ -67,9 +111,9 @@ def complete_pod(pod: AnyJSON) -> None:
     default_pod(pod)
     default_tolerations(pod)
     if spec := mapping(pod, "spec"):
-        fill(spec, TABLES.created_pod)
+        fill(spec, _TABLES.created_pod)
         if not spec.get("priorityClassName"):
-            fill(spec, TABLES.priority)
+            fill(spec, _TABLES.priority)
 
 
 def default_tolerations(pod: AnyJSON) -> None:
@@ -77,12 +121,8 @@ def default_tolerations(pod: AnyJSON) -> None:
     spec = mapping(pod, "spec")
     if not spec or not isinstance(spec.get("tolerations"), list | None):
         return
-    tolerations = items_of(spec, "tolerations")
-    keys = {
-        str(toleration.get("key") or "")
-        for toleration in tolerations
-        if (toleration.get("effect") or NO_EXECUTE) == NO_EXECUTE
-    }
+    own = items_of(spec, "tolerations")
+    keys = {str(one.get("key") or "") for one in own if (one.get("effect") or NO_EXECUTE) == NO_EXECUTE}
     added = [
         {"key": key, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": 300}
         for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -92,66 +132,30 @@ def default_tolerations(pod: AnyJSON) -> None:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
 
 
-LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
-"""The kinds whose objects default to the labels of their pod template."""
-
-
-def default_workload(group: str, kind: str, workload: AnyJSON) -> None:
-    """Fill in a built-in object that contains a pod template. Leave objects of other kinds unchanged."""
-    if (group, kind) == ("", "PodTemplate"):
-        _default_template(mapping(workload, "template"))
-    spec = mapping(workload, "spec")
-    defaults = TABLES.workloads.get(f"{group}/{kind}")
-    if not spec or defaults is None:
-        return
-    fill_at(spec, {"jobTemplate": {"metadata": {}}})
-    holder = mapping(spec, "jobTemplate", "spec") if kind == "CronJob" else spec
-    template = mapping(holder, "template")
-    _default_template(template)
-    fill_at(holder, {"podFailurePolicy.rules[*].onPodConditions[*]": {"status": "True"}})
-    if kind == "Job":
-        _default_job(spec)
-    for claim in items_of(spec, "volumeClaimTemplates"):
-        fill(claim, TABLES.claim)
-        _default_claim(claim)
-    fill(spec, defaults)
-    strategy = mapping(spec, "strategy") or mapping(spec, "updateStrategy")
-    if kind in TABLES.rolling_updates and strategy.get("type") == "RollingUpdate":
-        fill(strategy, {"rollingUpdate": TABLES.rolling_updates[kind]})
-    if labels := mapping(template, "metadata", "labels"):
-        if kind in LABELLED_BY_TEMPLATE:
-            fill_empty(mapping(workload, "metadata"), {"labels": dict(labels)})
-        if kind == "ReplicationController":
-            fill_empty(spec, {"selector": dict(labels)})
-
-
-def _default_job(spec: AnyJSON) -> None:
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    per_index, policy = spec.get("backoffLimitPerIndex"), spec.get("podFailurePolicy")
-    fill(
-        spec,
-        {
-            "backoffLimit": 6 if per_index is None else 2**31 - 1,
-            "podReplacementPolicy": "TerminatingOrFailed" if policy is None else "Failed",
-        },
-    )
-
-
-def _default_template(template: AnyJSON) -> None:
-    if template:
-        fill(template, {"metadata": {}})
-    _default_pod_spec(mapping(template, "spec"))
+def default_object(group: str, kind: str, value: AnyJSON) -> None:
+    """Fill in a built-in object other than a Pod. Leave objects of other kinds unchanged."""
+    key = f"{group}/{kind}"
+    if path := _TABLES.templates.get(key):
+        for template in filter(None, mappings_at(value, path)):
+            fill(template, {"metadata": {}})
+            _default_pod_spec(mapping(template, "spec"))
+    fill_at(value, _TABLES.objects.get(key, {}))
+    if derive := _DERIVED.get(key):
+        derive(value)
+    for path, field, wanted, members in _TABLES.variants.get(key, ()):
+        for target in mappings_at(value, path):
+            if target.get(field) == wanted:
+                fill(target, members)
+    canonical(value, _TABLES.quantities.get(key, ()))
 
 
 def _default_pod_spec(spec: AnyJSON) -> None:
     if not spec:
         return
-    fill(spec, TABLES.pod_spec)
+    fill(spec, _TABLES.pod_spec)
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # two names for one field
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    canonical(mapping(spec, "overhead"))
-    _default_resources(mapping(spec, "resources"))
+    canonical(spec, _TABLES.quantities["podSpec"])
     for volume in items_of(spec, "volumes"):
         _default_volume(volume)
     for field in ("initContainers", "containers", "ephemeralContainers"):
@@ -160,47 +164,113 @@ def _default_pod_spec(spec: AnyJSON) -> None:
 
 
 def _default_container(container: AnyJSON) -> None:
-    fill_at(container, TABLES.container)
+    fill_at(container, _TABLES.container)
     fill(container, {"imagePullPolicy": _pull_policy(container.get("image"))})
-    _default_resources(mapping(container, "resources"))
-    _canonical_divisors(container, "env[*].valueFrom")
+    canonical(container, _TABLES.quantities["container"])
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe := mapping(container, name):
-            fill_empty(probe, TABLES.probe)
+            fill_empty(probe, _TABLES.probe)
 
 
 def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
-    fill_at(volume, TABLES.volume_sources)
-    fill_at(volume, TABLES.volume_parts)
+    fill_at(volume, _TABLES.volume_sources)
+    fill_at(volume, _TABLES.volume_parts)
     if image := mapping(volume, "image"):
         fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
-    if "ephemeral" in volume:
-        _default_claim(mapping(volume, "ephemeral", "volumeClaimTemplate"))
-    canonical(mapping(volume, "emptyDir"), ("sizeLimit",))
-    _canonical_divisors(volume, "downwardAPI.items[*]")
-    _canonical_divisors(volume, "projected.sources[*].downwardAPI.items[*]")
-
-
-def _default_claim(claim: AnyJSON) -> None:
-    fill(claim, {"metadata": {}})
-    fill_at(claim, {"spec": {"volumeMode": "Filesystem"}})
-    _default_resources(mapping(claim, "spec", "resources"))
-
-
-def _canonical_divisors(value: AnyJSON, path: str) -> None:
-    for field in mappings_at(value, f"{path}.resourceFieldRef"):
-        canonical(field, ("divisor",))
-
-
-def _default_resources(resources: AnyJSON) -> None:
-    if resources:
-        canonical(mapping(resources, "limits"))
-        canonical(mapping(resources, "requests"))
+    canonical(volume, _TABLES.quantities["volume"])
 
 
 def _pull_policy(image: AnyJSON) -> str:
     name, _, digest = str(image or "").partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+def _derive_autoscaler(autoscaler: AnyJSON) -> None:
+    spec = mapping(autoscaler, "spec")
+    if autoscaler.get("apiVersion") != "autoscaling/v1":
+        fill_empty(spec, {"metrics": [_TABLES.cpu_metric]})
+        fill_at(spec, {"behavior": _TABLES.scaling_behavior})
+    elif _METRICS not in mapping(autoscaler, "metadata", "annotations"):
+        fill(spec, {"targetCPUUtilizationPercentage": 80})
+
+
+def _derive_job(job: AnyJSON) -> None:
+    spec = mapping(job, "spec")
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    per_index, policy = spec.get("backoffLimitPerIndex"), spec.get("podFailurePolicy")
+    replacement = "TerminatingOrFailed" if policy is None else "Failed"
+    limit = 6 if per_index is None else 2**31 - 1
+    fill(spec, {"backoffLimit": limit, "parallelism": 1, "podReplacementPolicy": replacement})
+    _derive_labels(job)
+
+
+def _derive_labels(workload: AnyJSON) -> None:
+    if labels := mapping(workload, "spec", "template", "metadata", "labels"):
+        fill_empty(mapping(workload, "metadata"), {"labels": dict(labels)})
+
+
+def _derive_limits(limit_range: AnyJSON) -> None:
+    for item in mappings_at(limit_range, "spec.limits[*]"):
+        if item.get("type") == "Container":
+            limits = {**mapping(item, "max"), **mapping(item, "default")}
+            requests = {**mapping(item, "min"), **limits, **mapping(item, "defaultRequest")}
+            item.update({name: value for name, value in (("default", limits), ("defaultRequest", requests)) if value})
+
+
+def _derive_namespace(namespace: AnyJSON) -> None:
+    metadata = mapping(namespace, "metadata")
+    if name := metadata.get("name"):
+        metadata["labels"] = {**mapping(metadata, "labels"), NAMESPACE_NAME_LABEL: name}
+
+
+def _derive_network_policy(policy: AnyJSON) -> None:
+    spec = mapping(policy, "spec")
+    fill_empty(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+
+
+def _derive_replication_controller(controller: AnyJSON) -> None:
+    _derive_labels(controller)
+    if labels := mapping(controller, "spec", "template", "metadata", "labels"):
+        fill_empty(controller["spec"], {"selector": dict(labels)})
+
+
+def _derive_secret(secret: AnyJSON) -> None:
+    texts = secret.get("stringData")
+    if isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values()):
+        del secret["stringData"]
+        encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
+        if encoded:
+            secret["data"] = {**mapping(secret, "data"), **encoded}
+
+
+def _derive_service(service: AnyJSON) -> None:
+    spec = mapping(service, "spec")
+    if spec.get("externalIPs") and spec.get("type") == "ClusterIP":
+        fill(spec, {"externalTrafficPolicy": "Cluster"})
+    for port in items_of(spec, "ports"):
+        fill_empty(port, {"targetPort": port.get("port")})
+
+
+def _derive_volume(volume: AnyJSON) -> None:
+    fill_at(mapping(volume, "spec"), _TABLES.volume_sources)
+
+
+LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})
+"""The kinds whose objects default to the labels of their pod template."""
+
+_DERIVED: Final[dict[str, Callable[[AnyJSON], None]]] = {
+    "/LimitRange": _derive_limits,
+    "/Namespace": _derive_namespace,
+    "/PersistentVolume": _derive_volume,
+    "/ReplicationController": _derive_replication_controller,
+    "/Secret": _derive_secret,
+    "/Service": _derive_service,
+    "autoscaling/HorizontalPodAutoscaler": _derive_autoscaler,
+    "batch/Job": _derive_job,
+    "networking.k8s.io/NetworkPolicy": _derive_network_policy,
+}
+"""The functions that derive fields from other fields, by kind."""

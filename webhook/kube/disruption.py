@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from webhook.kube.affinity import LabelSelector, label_selector, matches
 from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
-from webhook.kube.selectors import LabelSelector, label_selector, matches
 from webhook.model.review import MalformedObjectError
 
 if TYPE_CHECKING:

@@ -1,63 +1,29 @@
-"""Fill in members of plain JSON, in place, from tables of defaults. Skip values of the wrong type."""
+"""Read members of plain JSON by their paths, and fill in missing ones in place. Skip values of the wrong type."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.kube.quantity import canonical_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 AnyJSON: TypeAlias = Any
 """An unvalidated value from a manifest."""
 
-Members: TypeAlias = dict[str, Any]
-AtPaths: TypeAlias = dict[str, Members]
+
+def canonical(value: AnyJSON, paths: Iterable[str]) -> None:
+    """Convert the quantities at these paths to their canonical form. ``limits.*`` selects all members of ``limits``."""
+    for path in paths:
+        holder, _, field = path.rpartition(".")
+        for quantities in mappings_at(value, holder):
+            for name in quantities if field == "*" else quantities.keys() & {field}:
+                quantities[name] = canonical_quantity(quantities[name])
 
 
-class Tables(msgspec.Struct, frozen=True, rename="camel"):
-    """The API server's defaults as data: ``defaults.json``. Kinds are keyed by ``group/kind``, and fields by path.
-
-    Attributes:
-        created_pod: fields that an admission plugin sets; it sets ``priority`` only without a PriorityClass.
-        probe: defaults that also replace zero.
-        volume_sources: defaults by volume source.
-        workloads: defaults of the spec of kinds that contain a pod template.
-        rolling_updates: defaults of the RollingUpdate strategy, by kind.
-        quantities: paths of quantities, by kind.
-        services: defaults of the spec of a Service, by its type.
-    """
-
-    pod_spec: Members
-    created_pod: Members
-    priority: Members
-    container: AtPaths
-    probe: Members
-    volume_sources: AtPaths
-    volume_parts: AtPaths
-    claim: Members
-    workloads: dict[str, Members]
-    rolling_updates: dict[str, Members]
-    objects: dict[str, AtPaths]
-    quantities: dict[str, tuple[str, ...]]
-    services: dict[str, Members]
-    client_ip_session: Members
-    cpu_metric: Members
-    scaling_behavior: Members
-
-
-TABLES: Final = msgspec.json.decode(Path(__file__).with_name("defaults.json").read_bytes(), type=Tables)
-
-
-def canonical(quantities: AnyJSON, names: tuple[str, ...] | None = None) -> None:
-    """Convert quantities to their canonical form: all in a mapping, or only those with these names."""
-    for name in quantities.keys() if names is None else quantities.keys() & names:
-        quantities[name] = canonical_quantity(quantities[name])
-
-
-def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
+def fill(target: AnyJSON, defaults: Mapping[str, AnyJSON]) -> None:
     """Set missing members and members that are an empty string, recursively."""
     for key, default in defaults.items():
         current = target.get(key)
@@ -68,9 +34,16 @@ def fill(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
             fill(current, default)
 
 
-def fill_empty(target: AnyJSON, defaults: dict[str, AnyJSON]) -> None:
+def fill_empty(target: AnyJSON, defaults: Mapping[str, AnyJSON]) -> None:
     """Set members that are missing, zero, or empty."""
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
+
+
+def fill_at(value: AnyJSON, defaults: Mapping[str, Mapping[str, AnyJSON]]) -> None:
+    """Fill in the mappings at these paths, if there are any."""
+    for path, members in defaults.items():
+        for target in mappings_at(value, path):
+            fill(target, members)
 
 
 def mapping(value: AnyJSON, *path: str) -> AnyJSON:
@@ -106,10 +79,3 @@ def mappings_at(value: AnyJSON, path: str) -> list[AnyJSON]:
 def _steps(path: str) -> list[tuple[str, bool]]:
     """Split a path into its fields, each with whether it is a list."""
     return [(step.removesuffix("[*]"), step.endswith("[*]")) for step in path.split(".") if step]
-
-
-def fill_at(value: AnyJSON, defaults: dict[str, dict[str, AnyJSON]]) -> None:
-    """Fill in the mappings at these paths, if there are any."""
-    for path, members in defaults.items():
-        for target in mappings_at(value, path):
-            fill(target, members)

@@ -288,11 +288,10 @@ class PodSpec(msgspec.Struct):
         return [*self.containers, *(self.initContainers or ()), *(self.ephemeralContainers or ())]
 
 
-class Pod(msgspec.Struct):
-    """A Pod or a pod template: both have metadata and spec."""
+class ApiObject(msgspec.Struct):
+    """An object with metadata."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -305,12 +304,18 @@ class Pod(msgspec.Struct):
         return self.metadata.annotations or {}
 
     @property
+    def controller(self) -> OwnerReference | None:
+        """Return the owner that manages the object, or None."""
+        return self.metadata.controller
+
+
+class Pod(ApiObject):
+    """A Pod or a pod template: both have metadata and spec."""
+
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+    @property
     def grace_seconds(self) -> int:
         """Return the effective termination grace period, in seconds."""
         grace = self.spec.terminationGracePeriodSeconds
         return DEFAULT_GRACE_SECONDS if grace is None else grace
-
-    @property
-    def controller(self) -> OwnerReference | None:
-        """Return the owner that manages the Pod, or None."""
-        return self.metadata.controller

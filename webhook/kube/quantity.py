@@ -1,4 +1,4 @@
-"""Parse quantities (``500m``, ``1.5Gi``), and convert them to the API server's canonical form.
+"""Parse quantities (``500m``, ``1.5Gi``) and versions (``v1.34.2``), and write quantities in their canonical form.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
@@ -80,3 +80,18 @@ def _divide(number: int, divisor: int, limit: int) -> tuple[int, int]:
         number //= divisor
         times += 1
     return number, times
+
+
+VERSION: Final = r"v?([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]+)?([-+].*)?"
+"""A pattern with the same meaning in Python and JavaScript."""
+
+
+def parse_version(text: str) -> tuple[int, int]:
+    """Return (major, minor) of ``1.34``, ``v1.34.2``, or ``v1.34.2-gke.100``.
+
+    Raise ValueError if the text isn't a version.
+    """
+    match = re.fullmatch(VERSION, text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a Kubernetes version; write it as 1.34")
+    return int(match[1]), int(match[2])

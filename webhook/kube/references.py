@@ -60,10 +60,7 @@ def key_of(kind: str, namespace: str, name: str) -> str:
 def reference_from(value: Mapping[str, Any]) -> Reference:
     """Return the reference in an object of one of the `KINDS`. Skip an object with parts that can't be read."""
     spec, scheduling = mapping(value, "spec"), mapping(value, "scheduling")
-    requests = [
-        *mappings_at(spec, "devices.requests[*]"),
-        *mappings_at(spec, "spec.devices.requests[*]"),
-    ]
+    requests = (*mappings_at(spec, "devices.requests[*]"), *mappings_at(spec, "spec.devices.requests[*]"))
     choices = [choice for request in requests for choice in (request, *mappings_at(request, "firstAvailable[*]"))]
     terms = mappings_at(spec, "nodeAffinity.required.nodeSelectorTerms[*]")
     try:

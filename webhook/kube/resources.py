@@ -67,11 +67,6 @@ def groups_with(plural: str) -> list[str]:
     return [group for group, name in _BY_NAME if name == plural]
 
 
-def is_built_in(group: str) -> bool:
-    """Return whether the API group is built in, so that all its resources are known."""
-    return group in BUILT_IN_GROUPS
-
-
 def resource_of_crd(crd: Mapping[str, Any]) -> Resource | None:
     """Return the resource that a CustomResourceDefinition defines, or None if the document is incomplete."""
     match crd:
@@ -98,8 +93,8 @@ class _Discovery(msgspec.Struct, frozen=True, rename="camel"):
 
 _DISCOVERY: Final = msgspec.json.decode(Path(__file__).with_name("resources.json").read_bytes(), type=_Discovery)
 
-BUILT_IN_GROUPS: Final = _DISCOVERY.namespaced.keys() | _DISCOVERY.cluster_scoped.keys()
-"""The built-in API groups of Kubernetes."""
+BUILT_IN_GROUPS: Final = frozenset(_DISCOVERY.namespaced) | _DISCOVERY.cluster_scoped.keys()
+"""The built-in API groups of Kubernetes, all of whose resources are known."""
 
 
 def plural_of(kind: str) -> str:

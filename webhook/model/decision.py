@@ -124,6 +124,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
+engine_finding: Final = partial(Finding, policy=ENGINE)
+"""Return a finding of the engine itself, which no policy causes."""
+
+
 class StepKind(Enum):
     """The meaning of a trace step for the policy's verdict."""
 

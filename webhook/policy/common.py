@@ -5,12 +5,13 @@ Docstrings of models and fields are published: ``spotgate schema`` prints them f
 
 import re
 from datetime import date
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, dataclass_transform
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, dataclass_transform
 
 import msgspec
 
 from webhook.base.globs import Globs, problem_with
-from webhook.kube.versions import parse_version
+from webhook.kube.quantity import parse_version
 from webhook.policy.errors import quoted_value
 from webhook.policy.fields import (
     ApiGroups,
@@ -25,8 +26,12 @@ from webhook.policy.schema_annotations import Before, Check, EnumDescriptions, F
 from webhook.policy.terms import Enforcement
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
+
+T = TypeVar("T")
 
 
 def _date_text(value: object) -> object:
@@ -55,13 +60,17 @@ def _check_name(pattern: str) -> str:
     return pattern
 
 
+class KindGlobs(Globs):
+    """Compiled globs for object kinds."""
+
+
 Glob = Annotated[str, Check(_check_glob)]
 NameGlob = Annotated[str, Check(_check_name)]
 """A glob for user and group names. Names from a directory service can contain spaces: ``Domain Admins``."""
 KindGlob = Annotated[Glob, Check(check_kind)]
 """A glob for object kinds, in the form ``Kind.group``."""
 Patterns = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
-KindPatterns = Annotated[Globs, Parsed(tuple[KindGlob, ...], Globs)]
+KindPatterns = Annotated[KindGlobs, Parsed(tuple[KindGlob, ...], KindGlobs)]
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 Date = Annotated[date, Before(_date_text)]
 KubernetesVersion = Annotated[tuple[int, int], Before(_parsed_version), JSONSchema({"type": "string"})]
@@ -101,6 +110,20 @@ class Model(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", f
         from webhook.policy.checking import checked_schema
 
         return checked_schema(cls, handler)
+
+
+def built(value: object, kind: type[T]) -> T:
+    """Return a shipped value as this type. Raise ValidationError if types are wrong, and check nothing else."""
+    return msgspec.convert(value, kind, dec_hook=lambda special, written: special(written))
+
+
+def defaults_next_to(file: str) -> "Callable[[str, type[T]], T]":
+    """Return a function of a field's name in files and its type, which returns the default of the field.
+
+    The defaults are in ``defaults.yaml`` in the folder of the model.
+    """
+    values = msgspec.yaml.decode(Path(file).with_name("defaults.yaml").read_bytes(), type=dict[str, Any])
+    return lambda name, kind: built(values[name], kind)
 
 
 def _off_for_false(value: object) -> object:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
+from webhook.base.exits import CannotJudgeError
 from webhook.base.text import described, listed
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def problem_lines(problems: Iterable[Problem], *, alone: bool = False) -> list[s
     return lines
 
 
-class PolicyErrors(Exception):  # noqa: N818 - several errors
+class PolicyErrors(CannotJudgeError):  # noqa: N818 - several errors
     """The problems of policy files that can't be used. The message has a line for each, sorted by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:

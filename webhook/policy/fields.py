@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Final, Literal
 
 from webhook.base.globs import is_glob
-from webhook.kube.resources import built_in_resources, is_built_in, resource_of
+from webhook.kube.resources import BUILT_IN_GROUPS, built_in_resources, resource_of
 from webhook.policy.errors import did_you_mean
 from webhook.policy.schema_annotations import Check, Field, TextPattern
 
@@ -37,7 +37,7 @@ def check_kind(pattern: str) -> str:
     """Return a valid glob for kinds, in the form ``Kind.group``. Raise ValueError if it can't match any kind."""
     kind, _, group = pattern.partition(".")
     is_plural = re.match(r"[a-z0-9-]+\.", pattern) is not None
-    is_unknown = not is_glob(pattern) and is_built_in(group) and resource_of(group, kind) is None
+    is_unknown = not is_glob(pattern) and group in BUILT_IN_GROUPS and resource_of(group, kind) is None
     if "/" in pattern or is_plural or is_unknown:
         known = (resource for api_group in ("apps", "batch", "") for resource in built_in_resources(api_group))
         hint = did_you_mean(pattern, [f"{resource.kind}.{resource.group}".rstrip(".") for resource in known])

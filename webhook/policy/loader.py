@@ -10,7 +10,7 @@ import msgspec
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.reading import read_file
 from webhook.documents import Document, DocumentError, read_documents
-from webhook.policy.common import Metadata
+from webhook.policy.common import Metadata, built
 from webhook.policy.document import PolicyDocument, is_named_like_policy
 from webhook.policy.errors import Problem, did_you_mean, escaped_name, quoted_value, unreadable
 from webhook.policy.terms import API_VERSION
@@ -61,7 +61,7 @@ def _built(document: Document, kinds: Kinds, problems: list[Problem]) -> PolicyD
     """Return a document without checking more than its types. If they are wrong, return as `validate_document`."""
     value: Any = document.value
     try:
-        spec = msgspec.convert(value.get("spec", {}), kinds[value["kind"]], dec_hook=lambda kind, text: kind(text))
+        spec = built(value.get("spec", {}), kinds[value["kind"]])
         return PolicyDocument(value["kind"], value["metadata"]["name"], spec, document)
     except (msgspec.ValidationError, LookupError, TypeError):
         return validate_document(document, kinds, problems)

@@ -19,7 +19,7 @@ from webhook.registration.cel import literal, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from webhook.rules.concern import Keys
+    from webhook.rules.protocol import Keys
 
 MEMBERS_AT_MOST: Final = 64
 """Members of a map that are tested one by one. Users write about a dozen. A key costs about 120, so a map 8,000."""

@@ -24,8 +24,8 @@ from webhook.registration.conditions import (
     reference,
 )
 from webhook.registration.matched_resources import MatchedResource, ResourceKey, matched_resources
-from webhook.rules.concern import NOTHING, Concern, Keys, concern_of
 from webhook.rules.context import Phase
+from webhook.rules.protocol import NOTHING, Concern, Keys, concern_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

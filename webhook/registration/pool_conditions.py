@@ -28,7 +28,7 @@ from webhook.registration.conditions import (
     changes_annotations,
     reference,
 )
-from webhook.rules.concern import Keys, concern_of
+from webhook.rules.protocol import Keys, concern_of
 from webhook.rules.reserved_labels.places import PREFIX
 
 if TYPE_CHECKING:

@@ -115,18 +115,18 @@ def _of_template(
     who = "; create the Job again to change it" if workload.kind == "Job" else ""
     if workload.pending.max and template_of(value).labels.get(CAPACITY_LABEL) == "spot" and elsewhere:
         yield _change(
-            f"{workload}: its {counted(int(workload.pending.max), 'pending Pod')} can run only on spot nodes; with "
-            f"{SPOT_PREFERRED}, also on on-demand nodes that its own selector admits{who}",
+            f"{workload}: {counted(int(workload.pending.max), 'pending Pod')} can run only on spot nodes; with "
+            f"{SPOT_PREFERRED}, its Pods can also run on the on-demand nodes that its own selector admits{who}",
             value,
             {"template": {"metadata": {"labels": {CAPACITY_LABEL: SPOT_PREFERRED}}}},
         )
     if workload.killed_early.max and workload.grace_seconds > longest > 0:
         why = (
             f"{workload}: its grace period of {workload.grace_seconds:g} s is longer than the {longest:g} s that the "
-            f"reclaim leaves{' with its budget' if workload.budget else ''}"
+            f"reclaim leaves{' under its PodDisruptionBudget' if workload.budget else ''}"
         )
         if from_notice and template_of(value).labels.get(ON_RECLAIM) != EVICT:
-            why += f"; with {ON_RECLAIM}: {EVICT} and the controller's reclaim notices, it begins at the notice"
+            why += f"; with {ON_RECLAIM}: {EVICT} and the controller's reclaim notices, the period begins at the notice"
             change: JSON = {"metadata": {"labels": {ON_RECLAIM: EVICT}}}
         else:
             change = {"spec": {"terminationGracePeriodSeconds": int(longest)}}
@@ -139,11 +139,11 @@ def _of_failed_job(workload: WorkloadResult, value: JSON) -> Fix:
     if template_of(value).spec.restartPolicy == "Never":
         rules = (spec.get("podFailurePolicy") or {}).get("rules") or []
         change: JSON = {"podFailurePolicy": {"rules": [_IGNORE_DISRUPTIONS, *rules]}}
-        how = "with this rule, disruptions don't count; you can't add it to an existing Job"
+        how = "with this rule, disruptions don't count; you can't add the rule to an existing Job"
     else:
         change = {"backoffLimit": spec.get("backoffLimit", _BACKOFF_LIMIT) + max(workload.lost, 1)}
         how = "set restartPolicy Never and a podFailurePolicy that ignores disruptions, or raise the limit"
-    return _change(f"{workload}: it fails, because lost Pods count as failures; {how}", value, change)
+    return _change(f"{workload}: the Job fails, because lost Pods count as failures; {how}", value, change)
 
 
 def _whole_pauses(seconds: float) -> float:
@@ -164,7 +164,7 @@ def _of_budget(
     waiting = f", in addition to {workload.pending_before} that were pending before" if workload.pending_before else ""
     assumed = f"Pods stop in {grace:g} s, and replacements are ready after {again:g} s"
     assumed += f", except {roomless} without room" if roomless else ""
-    computed = f"{at_once} at a time{waiting} (assumed: {assumed})"
+    computed = f"{counted(at_once, 'Pod')} at a time{waiting} (assumed: {assumed})"
     unavailable = at_once + workload.pending_before
     budget, name = objects.get((BUDGET.kind, workload.namespace, workload.budget)), f"{BUDGET.kind} {workload.budget}"
     blocks = any(reason.budget == workload.budget for reason in workload.reasons)
@@ -175,7 +175,7 @@ def _of_budget(
             # The disruption controller doesn't know the number of Pods. An absolute minAvailable doesn't need it.
             bound, allowed = {"minAvailable": workload.replicas - at_once, "maxUnavailable": None}, 0
         if allowed < at_once < workload.replicas:
-            yield _change(f"{workload}: {name} blocks the drain until SIGKILL; allow {computed}", budget, bound)
+            yield _change(f"{workload}: {name} blocks the drain until SIGKILL; let it evict {computed}", budget, bound)
         elif workload.replicas == 1 and workload.kind == DEPLOYMENT.kind:
             why = f"{workload}: {name} blocks the eviction of its only Pod; with a second replica, it can allow one"
             yield _change(why, value, {"replicas": 2})
@@ -190,7 +190,7 @@ def _of_budget(
     ):
         metadata = {"name": workload.name, "namespace": workload.namespace}
         yield _change(
-            f"{workload}: at times none of its {workload.replicas} Pods is ready; this budget allows {computed}",
+            f"{workload}: at times none of its {workload.replicas} Pods is ready; let a drain evict {computed}",
             {"apiVersion": BUDGET.api_version, "kind": BUDGET.kind, "metadata": metadata},
             {"maxUnavailable": unavailable, "selector": selector},
         )
@@ -221,7 +221,7 @@ def _fallback_pools(
         manifest = _on_demand(like, number, snapshot) if number else None
         if manifest is not None:
             yield Fix(
-                f"{pool or name}: {counted(len(pods), 'Pod')} of it can't be scheduled elsewhere; the requests fit on "
+                f"{pool or name}: {counted(len(pods), 'Pod')} can't be scheduled elsewhere; the requests fit on "
                 f"{counted(number, 'on-demand node')} of the same type",
                 manifest,
             )

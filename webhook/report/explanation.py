@@ -5,7 +5,7 @@ For a node pool, also explain the properties that the provider's reader finds, w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from webhook.kube.layouts import member
 from webhook.model.decision import ENGINE, Finding, Outcome, PhaseDecisions, Step, StepKind
 from webhook.model.review import decode_object, is_null
 from webhook.policy.terms import Enforcement
-from webhook.reclaim.timeline import NoTimeline, ReclaimTimeline, reclaims
+from webhook.reclaim.pods import NoTimeline, reclaims
 from webhook.report.additions import Addition, addition_of
 from webhook.report.report import alike
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
+    from webhook.reclaim.timeline import ReclaimTimeline
 
 _NOT_SPECIFIED: Final = "not specified"
 _GPUS: Final = {Gpu.ANY: "as its Pods request", Gpu.UNKNOWN: "unknown: counts as GPU for spot, not for on-demand"}
@@ -256,12 +257,16 @@ def _explanation(manifest: Manifest, judgement: Judgement, judged: Judgements) -
     )
 
 
-def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[Step, ...]]:
+PlacedSteps: TypeAlias = dict[tuple[str, str], tuple[Step, ...]]
+"""The trace steps by policy and place."""
+
+
+def steps_by_policy(trace: PhaseDecisions) -> PlacedSteps:
     """Return the trace steps by policy and place.
 
     If a policy has steps in both phases, return those of mutation: validation sees the policy's changes.
     """
-    steps: dict[tuple[str, str], tuple[Step, ...]] = {}
+    steps: PlacedSteps = {}
     for decision in (trace.validation, trace.mutation):
         by_place = alike(decision.steps, lambda step: step[:2])
         steps |= {place: tuple(dict.fromkeys(step for *_, step in same)) for place, same in by_place.items()}
@@ -269,11 +274,7 @@ def steps_by_policy(trace: PhaseDecisions) -> dict[tuple[str, str], tuple[Step, 
 
 
 def verdict_on(
-    policy: Policy,
-    steps: dict[tuple[str, str], tuple[Step, ...]],
-    manifest: Manifest,
-    judgement: Judgement,
-    trace: PhaseDecisions,
+    policy: Policy, steps: PlacedSteps, manifest: Manifest, judgement: Judgement, trace: PhaseDecisions
 ) -> PolicyVerdict:
     """Return the verdict of a policy that matches this kind of object or its pod templates."""
     findings = tuple(finding for finding in judgement.findings if finding.policy == policy.name)
@@ -305,9 +306,7 @@ def _without_exemptions(reasons: tuple[Reason, ...]) -> Iterator[Reason]:
 
 
 def _reasons(
-    own_steps: dict[str, tuple[Step, ...]],
-    steps: dict[tuple[str, str], tuple[Step, ...]],
-    findings: tuple[Finding, ...],
+    own_steps: dict[str, tuple[Step, ...]], steps: PlacedSteps, findings: tuple[Finding, ...]
 ) -> tuple[Reason, ...]:
     """Return the steps of a policy, with their places if the steps differ by place."""
     templates = {where for _, where in steps if where}

@@ -215,7 +215,8 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
     if judgement.trace is None:
         return
-    from webhook.reclaim.timeline import ReclaimTimeline, reclaims
+    from webhook.reclaim.pods import reclaims
+    from webhook.reclaim.timeline import ReclaimTimeline
 
     timelines = reclaims(judgement.trace, judged.bundle, judged.view)
     yield from (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)

@@ -7,7 +7,7 @@ through an editor. The engine handles enforcement, exemptions, break-glass, and 
 ==================  ====================================================================================
 ``rule.py``         the rule; its docstring lists the intent, fields read and written, findings, and sources
 ``spec.py``         the model of the policy's ``spec``
-``lint.py``         probable mistakes in a valid ``spec``, if the kind checks for any
+``defaults.yaml``   the defaults of long fields
 ``findings.yaml``   the text of each finding, with an example that fails and the fixed example
 ``cases.yaml``      examples that pass and fail, for the tests; not shipped
 ``example.yaml``    the policy that the kind's page and ``spotgate new`` show

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from webhook.policy.common import PolicySpec
     from webhook.policy.match import ResourceRule
     from webhook.rules.context import Context
-    from webhook.rules.spec_warnings import SpecWarning
     from webhook.rules.subject import Subject
 
 NO_NEEDS: Final = Needs()
@@ -42,6 +41,71 @@ class Validator(Protocol):
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
         """Yield the violations. A mutator reports missing changes, after all mutation."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """Keys of labels, annotations, or taints: those in ``exact``, and all that contain a text of ``containing``."""
+
+    exact: frozenset[str] = frozenset()
+    containing: frozenset[str] = frozenset()
+
+    def __or__(self, other: Keys) -> Keys:
+        return Keys(self.exact | other.exact, self.containing | other.containing)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.exact or any(text in key for text in self.containing)
+
+    def __bool__(self) -> bool:
+        return bool(self.exact or self.containing)
+
+
+class Concern(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of an object, or of its templates' Pods, that may concern a rule. One part is enough.
+
+    Attributes:
+        everything: any object concerns the rule.
+        labels: keys of the object's labels, and of labels that it gives to other objects.
+        selectors: the nodeSelector or required node affinity of a Pod names a key that may distinguish spot nodes, or
+            the Pod prefers some nodes.
+        tolerations: a Pod tolerates taints with these keys, except the taints that every Pod tolerates by default.
+        images: the image name of a container contains one of these texts.
+        gates: a Pod has a scheduling gate with one of these names.
+        node_name: a Pod is created with ``spec.nodeName``.
+        in_spot_namespaces: every Pod in a namespace with a capacity label.
+    """
+
+    everything: bool = False
+    labels: Keys = Keys()
+    annotations: Keys = Keys()
+    selectors: bool = False
+    tolerations: Keys = Keys()
+    images: frozenset[str] = frozenset()
+    gates: frozenset[str] = frozenset()
+    node_name: bool = False
+    in_spot_namespaces: bool = False
+
+    def __or__(self, other: Concern) -> Concern:
+        return Concern(**{name: getattr(self, name) | getattr(other, name) for name in self.__struct_fields__})
+
+
+NOTHING: Final = Concern()
+EVERYTHING: Final = Concern(everything=True)
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A rule that declares its concern. Any matching object concerns the other rules."""
+
+    def concern(self, group: str, resource: str, /) -> Concern:
+        """Return the concern of the rule in objects of this resource and the Pods of their templates."""
+
+
+def concern_of(rules: Iterable[object], group: str, resource: str) -> Concern:
+    """Return the combined concern of the rules."""
+    concern = NOTHING
+    for rule in rules:
+        concern |= rule.concern(group, resource) if isinstance(rule, Selective) else EVERYTHING
+    return concern
 
 
 class Levels(msgspec.Struct, frozen=True):
@@ -78,6 +142,27 @@ class Levels(msgspec.Struct, frozen=True):
 
 def _camel(name: str) -> str:
     return name[0] + name.title().replace("_", "")[1:]
+
+
+_MISSPELT: Final = 0.9
+"""The minimum similarity of a misspelled name to the correct one: ``statless``, ``PyTorchJob.kubeflow.com``."""
+
+
+class SpecWarning(NamedTuple):
+    """A probable mistake.
+
+    Attributes:
+        path: the field below ``spec``.
+        text: the mistake and its correction.
+    """
+
+    path: tuple[str | int, ...]
+    text: str
+
+
+def hint_for(name: str, known: Collection[str]) -> str:
+    """Return a hint for a name that is similar to a known one, or an empty string for known and other names."""
+    return "" if name in known else did_you_mean(name, known, cutoff=_MISSPELT)
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -1,14 +1,14 @@
-"""Decide whether a Pod targets spot, for the policy kinds that depend on it."""
+"""Decide whether a Pod targets spot, and word it, for the policy kinds that depend on it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
-from webhook.capacity.placement.target import CAPACITY_LABEL, NotTargeting, Target, target_of
-from webhook.rules.concern import Concern, Keys
+from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target, target_of
+from webhook.rules.protocol import Concern, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from webhook.policy.common import TargetingSpec
     from webhook.rules.protocol import Facts
     from webhook.rules.subject import Subject
+
+
+NOT_MUTATED: Final = "Either the mutating webhook was skipped, something undid its change, or the policy only audits."
+"""The possible reasons why a planned change of a Pod is missing."""
 
 
 class Targeting(msgspec.Struct, frozen=True):
@@ -68,3 +72,21 @@ class Targeting(msgspec.Struct, frozen=True):
             tolerations=Keys(containing=frozenset({""} if self.tolerating else ())),
             in_spot_namespaces=True,
         )
+
+
+def pod_noun(subject: Subject) -> str:
+    """Return the name of the object with the Pod's labels and annotations in the manifest."""
+    return "the pod template" if subject.template else "the Pod"
+
+
+def run_on_demand(subject: Subject, target: Target | NotTargeting) -> str:
+    """Return how to run the Pod on demand, as an instruction. A label doesn't override the Pod's other choices of spot.
+
+    spotgate may have injected a selector because of the label. If the user wrote the selector, changing the label leads
+    to the finding `on-demand-and-spot`.
+    """
+    if isinstance(target, NotTargeting):
+        return f"select a {target.chosen[0].kind} without spot nodes"
+    if target.own and target.own == target.field:
+        return f"remove `{target.own}`, which selects spot"
+    return f"label {pod_noun(subject)} with `{CAPACITY_LABEL}: {ON_DEMAND}`"

@@ -112,11 +112,11 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
     # Replicas
     "another version": (
         {REPLICA: {'"version": "[^"]*"': '"version": "0.0.1"'}},
-        {"replica": f"warn: it is version 0.0.1, this program {__version__}"},
+        {"replica": f"warn: it has version 0.0.1, and this program {__version__}"},
     ),
     "not trusted by its own account": (
         {METRICS: Answer(200, "spotgate_certificate_trusted 0")},
-        {"replica": "warn: its certificate is not trusted by the caBundles"},
+        {"replica": "warn: the caBundles that it last read don't trust its certificate"},
     ),
     "another program's answer": (
         {REPLICA: Answer(200, '{"version": 1}'), SECRET: secret(leaf())},
@@ -149,8 +149,8 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         own("kind: SpotSuitability"),
         {
             "policies": "fail: the policies are invalid: /etc/spotgate/own/team.yaml:1",
-            "MutatingWebhookConfiguration": "unknown: there, but there are no policies",
-            "ValidatingWebhookConfiguration": "unknown: there, but there are no policies",
+            "MutatingWebhookConfiguration": "unknown: it exists, but there are no policies",
+            "ValidatingWebhookConfiguration": "unknown: it exists, but there are no policies",
             "probes": "unknown: ",
         },
     ),
@@ -211,16 +211,18 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {
             "probe SpotPlacement": "fail: a spot Pod is admitted unchanged",
             "probe GracefulTermination": "fail: a spot Pod keeps the default grace period",
-            "probe SpotSuitability": "fail: spot-suitability/bare-pod is not found: the object was admitted",
+            "probe SpotSuitability": "fail: the API server admitted the object without spot-suitability/bare-pod",
         },
     ),
     "another webhook denies the probe": (
         {LABELLED_POD: Answer(403, '{"message": "exceeded quota"}')},
-        {"probe ReservedLabels": "unknown: the probe was refused otherwise: 403 Forbidden: exceeded quota"},
+        {
+            "probe ReservedLabels": "unknown: the API server rejected the probe for another reason: 403 Forbidden: exceeded quota"
+        },
     ),
     "a Pod that must be denied is stored": (
         {SUPERCHIP: Answer(201, "{}")},
-        {"probe OnDemandFallback": "fail: on-demand-fallback/superchip is not found: the object was admitted"},
+        {"probe OnDemandFallback": "fail: the API server admitted the object without on-demand-fallback/superchip"},
     ),
     "a policy that only audits": (
         own(
@@ -229,7 +231,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         ),
         {
             "policies": "warn: EvictionStrategy eviction-strategy in team.yaml replaces the shipped one",
-            "probe EvictionStrategy": "unknown: enforcement is audit, which no answer shows",
+            "probe EvictionStrategy": "unknown: enforcement is audit, so no response shows the effect",
             "replica": "warn: it uses bundle ",
         },
     ),
@@ -246,9 +248,9 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {
         {ALL_MUTATING: mutating("zz-last"), SPOT_POD: FORBIDDEN},
         {
             "later webhooks": "unknown: webhooks that change Pods after spotgate: zz-last/it; no probe shows",
-            "probe GracefulTermination": "unknown: the probe was refused otherwise",
-            "probe SpotPlacement": "unknown: the probe was refused otherwise",
-            "probe SpotSuitability": "unknown: the probe was refused otherwise",
+            "probe GracefulTermination": "unknown: the API server rejected the probe for another reason",
+            "probe SpotPlacement": "unknown: the API server rejected the probe for another reason",
+            "probe SpotSuitability": "unknown: the API server rejected the probe for another reason",
         },
     ),
     # The cluster

@@ -16,7 +16,7 @@ from tests.specs import spec_of
 from webhook.base.globs import Globs, problem_with
 from webhook.cel import language
 from webhook.cel.text import Text, bound_name
-from webhook.kube.selectors import matches
+from webhook.kube.affinity import matches
 from webhook.kube.templates import TemplatePath
 from webhook.policy.common import LabelSelectorSpec
 from webhook.policy.match import compile_selector

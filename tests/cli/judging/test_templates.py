@@ -16,7 +16,7 @@ import yaml
 from tests.builders import BUNDLE, merged, node_pool, pod_spec, response, review, workload_at
 from webhook.base.field_paths import parse_field_path
 from webhook.inputs.state import FileState
-from webhook.kube.defaults import default_workload
+from webhook.kube.defaults import default_object
 from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_every_template_is_judged(name: str, run: Run, write: Write) -> None:
     assert {identity(result) for result in results if result["outcome"] == "deny"} == denied
     known = {identity(value): value for value in values}
     for value in values:
-        default_workload(value["apiVersion"].rpartition("/")[0], value["kind"], value)
+        default_object(value["apiVersion"].rpartition("/")[0], value["kind"], value)
     assert [result for result in results if not has(known[identity(result)], result["field"])] == []
 
     explained = run("explain", "--state", state, file)

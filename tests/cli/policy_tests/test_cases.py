@@ -127,7 +127,7 @@ def test_every_mismatch_is_reported_at_its_line(run: Run, write: Write) -> None:
         "    Findings:",
         '      deny: [labels] label example.com/x is in the reserved domain example.com (at metadata.labels["example.com/x"]) [reserved-labels/reserved]',
         "        The platform rejects labels that users set in example.com and its subdomains.",
-        "        Fix: remove it, or use your own domain, e.g. example.com/x",
+        "        Fix: remove the label, or use your own domain, such as example.com/x",
         "",
         "1 case against policies: 1 failed",
     ]

@@ -13,7 +13,7 @@ from webhook.rehearse.output import html, table
 from webhook.rehearse.output import json as json_format
 from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import Figure, RehearsalSummary
-from webhook.rehearse.runs.readiness import readiness_of
+from webhook.rehearse.runs.tally import readiness_of
 from webhook.rehearse.verdict import verdict_of
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class GraceBudgets:
 def _of_provider(provider: Provider) -> GraceBudget:
     timeline = provider.interruption
     because = (
-        f"On {provider.title} a node is drained {timeline.drain_seconds} s after the notice and removed "
-        f"{timeline.removal_seconds} s after it: a Pod has {provider.grace_period.budget_seconds} s"
+        f"{provider.title} drains a node {timeline.drain_seconds} s after the notice and removes it at "
+        f"{timeline.removal_seconds} s: a Pod has {provider.grace_period.budget_seconds} s to stop"
     )
     return GraceBudget(provider.grace_period.budget_seconds, provider.grace_period.safety_margin_seconds, because)

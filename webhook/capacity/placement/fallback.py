@@ -97,7 +97,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
             named = ", ".join(self._named_gpus(spot))
             because, most = f"It names machines with GPUs ({named}) and machines without GPUs.", Outcome.WARN
         title = self.providers[spot.provider].title
-        wait = f"When {title} reclaims them, Pods that request GPUs stay pending unless another pool has GPUs."
+        wait = f"When {title} reclaims the nodes, Pods that request GPUs stay pending unless another pool has GPUs."
         reasons = [(need, f"{because} {need.because or wait}") for need in needs]
         return tuple(replace(need, outcome=min(need.outcome, most), because=reason) for need, reason in reasons)
 
@@ -140,7 +140,7 @@ class Fallbacks(msgspec.Struct, frozen=True):
 
     def ends(self, pool: Pool) -> str:
         """Return that the pool's limited capacity ends, and when, as a phrase."""
-        return f"its capacity ends by itself: {self.providers[pool.provider].limited.ends}"
+        return f"its capacity is time-limited: {self.providers[pool.provider].limited.ends}"
 
     def _other_cluster(self, spot: Pool, pool: Pool) -> str:
         """Return a phrase with the cluster of a pool outside the spot pool's cluster."""

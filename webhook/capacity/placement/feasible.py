@@ -177,20 +177,20 @@ class PodDemands(msgspec.Struct, frozen=True, eq=False):
         return any(platform_of(taint) == (key, value) for taint in tolerated)
 
 
-class Fit(msgspec.Struct, frozen=True):
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """The spot nodes for a Pod that targets spot.
 
     Attributes:
-        nodes: the spot nodes that can run the Pod.
-        rejected: the spot pools that can't run it.
+        nodes: the spot nodes that can run the Pod, also those of pools that aren't visible; empty if none are known.
+        rejected: the spot pools that can't run it, each with the reason.
         strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
         tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
     """
 
-    nodes: tuple[SpotNodes, ...]
-    rejected: tuple[Rejected, ...]
-    strays: tuple[Rejected, ...]
-    tolerations: tuple[Toleration, ...]
+    nodes: tuple[SpotNodes, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    strays: tuple[Rejected, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 def feasible_nodes(
@@ -226,7 +226,7 @@ def feasible_nodes(
     tolerated = (*(demands.own.pod.spec.tolerations or ()), *tolerations)
     loose = (refusal for _, refusal in answers if refusal is not None and refusal.admitted)
     strays = tuple(refusal for refusal in loose if not refusal.nodes.repels(tolerated))
-    return Fit(fitting, rejected, strays, tolerations)
+    return Fit(nodes=fitting, rejected=rejected, strays=strays, tolerations=tolerations)
 
 
 def confined_to(terms: tuple[Term, ...], nodes: tuple[SpotNodes, ...], supply: Supply) -> bool:

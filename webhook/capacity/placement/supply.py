@@ -6,7 +6,7 @@ The supply is computed once for each state of the node pools. A decision only co
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import product
+from itertools import chain, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +19,9 @@ from webhook.capacity.placement.own_nodes import with_nodes
 from webhook.capacity.placement.taints import TaintMeaning, common_spot_taints, meaning_of, says_spot
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, is_of_one_node
 from webhook.capacity.providers.pool import NODE_GROUP, CapacityType, Gpu, Pool, Taint
-from webhook.capacity.providers.requirements import DEPRECATED_KEYS, NO_REQUIREMENTS, LabelValues, Requirements
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS, LabelValues, Requirements
 from webhook.capacity.providers.taints import platform_of
+from webhook.capacity.providers.well_known import WELL_KNOWN
 from webhook.kube.affinity import Term, Tristate
 from webhook.kube.containers import ARCH_LABEL, OS_LABEL, WINDOWS
 from webhook.kube.tolerations import HARD_EFFECTS, tolerates, toleration_for
@@ -37,8 +38,8 @@ _REMEMBERED: Final = 4
 _IN_PLAY: Final = 8
 """Providers of a cluster. Most clusters have one or two."""
 
-EVERY_NODE_HAS: Final = frozenset(
-    {HOSTNAME_LABEL, "node.kubernetes.io/windows-build", *DEPRECATED_KEYS, *DEPRECATED_KEYS.values()}
+EVERY_NODE_HAS: Final = frozenset(chain(*WELL_KNOWN.deprecated_keys.items())).union(
+    (HOSTNAME_LABEL, "node.kubernetes.io/windows-build")
 )
 """Labels that describe a node, not whether it is spot.
 
@@ -103,7 +104,6 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """The spot nodes of one pool, or all spot nodes of a provider whose pools aren't visible.
 
     Attributes:
-        pool: their pool; None if only the provider's labels and taints describe them.
         absent: the keys of labels that the nodes lack, because only other providers use them.
         closed: why the nodes accept no Pods, as a phrase; empty if they accept Pods.
         taints: the taints that repel Pods.
@@ -115,7 +115,6 @@ class SpotNodes(Nodes, frozen=True, kw_only=True, eq=False):
     """
 
     provider: Provider
-    pool: Pool | None
     gpu: Gpu
     absent: frozenset[str]
     closed: str
@@ -340,7 +339,7 @@ def _spot_nodes(provider: Provider, pool: Pool, absent: frozenset[str], common: 
         labels=labels | {f"beta.{key}": labels[key] for key in (ARCH_LABEL, OS_LABEL) if key in labels},
         requirements=pool.requirements or NO_REQUIREMENTS,
         absent=absent,
-        closed=_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
+        closed=_why_closed(pool, meaning(TaintMeaning.FORBIDDEN)),
         taints=tuple(taint for taint in repelling if taint.effect in HARD_EFFECTS and taint not in passing),
         guards=guards,
         dedicated=tuple(taint for taint in meaning(TaintMeaning.DEDICATED) if taint.effect in HARD_EFFECTS),
@@ -358,11 +357,11 @@ def _other_nodes(pool: Pool, provider: Provider) -> Nodes:
     return Nodes(labels=pool.labels, requirements=requirements, pool=pool)
 
 
-def _closed(pool: Pool | None, forbidden: tuple[Taint, ...]) -> str:
+def _why_closed(pool: Pool, forbidden: tuple[Taint, ...]) -> str:
     """Return why these nodes accept no Pods. Return an empty string if they accept Pods."""
-    if pool is not None and pool.closed:
+    if pool.closed:
         return pool.closed
-    if pool is not None and pool.superchip:
+    if pool.superchip:
         return f"its instance type, {pool.instance_type}, is never spot"
     hard = next((taint for taint in forbidden if taint.effect in HARD_EFFECTS), None)
     return f"its taint {hard} must never be tolerated" if hard is not None else ""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION, Meaning, PodConstraints
-from webhook.capacity.placement.feasible import PodDemands, Rejected, confined_to, feasible_nodes
+from webhook.capacity.placement.feasible import Fit, PodDemands, confined_to, feasible_nodes
 from webhook.capacity.placement.index import ProviderIndex, index_of
 from webhook.capacity.placement.own_nodes import names_nodes
-from webhook.capacity.placement.supply import SpotNodes, Supply, supply_of
+from webhook.capacity.placement.supply import Supply, supply_of
 from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
 from webhook.capacity.providers.pool import CapacityType, Pool, Taint
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
-    from webhook.kube.pod import Pod, Toleration
+    from webhook.kube.pod import Pod
 
 CAPACITY_LABEL: Final = "spotgate.dev/capacity"
 SPOT: Final = "spot"
@@ -67,7 +67,7 @@ _KIND_LENGTH: Final = 4096
 """Maximum bytes of a cached kind. Most kinds have a few hundred bytes; larger ones are not cached, to save memory."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(Fit, frozen=True, kw_only=True):
     """A Pod that targets spot: the reason why it does, and the spot nodes that can run it.
 
     Attributes:
@@ -78,11 +78,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         providers: the providers of ``nodes``, or all providers in play if there are no nodes.
         pools: the spot pools that can run the Pod. None if the pools are unknown, or if the cluster doesn't contain
             the provider's pools: the provider's labels and taints then describe them.
-        nodes: the spot nodes of ``pools`` and of the providers whose pools aren't visible; empty if none are known.
-        rejected: the other spot pools, each with the reason why it can't run the Pod.
-        strays: the spot nodes that can't run it, and that neither its constraints nor their taints keep off.
         gpu: whether the Pod requests GPUs; None if that is unknown, for example because of a resource claim.
-        tolerations: the tolerations for the taints of ``nodes`` that the Pod may tolerate, present or not.
         field: the field that requests spot: the Pod's label or its own selection; empty for the namespace's label.
         own: the field by which the Pod itself selects spot, even if a label also requests spot; empty if none.
         pinned: whether its nodeSelector or affinity confines it to ``nodes``. An injected selector does so, too.
@@ -92,13 +88,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     providers: tuple[Provider, ...]
     pools: tuple[Pool, ...] | None
-    nodes: tuple[SpotNodes, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
-    strays: tuple[Rejected, ...] = ()
-    requested: frozenset[str] = frozenset()
     gpu: bool | None = False
     by_preference: bool = False
-    tolerations: tuple[Toleration, ...] = ()
     field: str = ""
     own: str = ""
     pinned: bool = False
@@ -246,7 +237,6 @@ def _answer(
         nodes=fit.nodes,
         rejected=fit.rejected,
         strays=fit.strays,
-        requested=demands.requested,
         gpu=demands.gpu,
         tolerations=fit.tolerations,
         pinned=pinned,

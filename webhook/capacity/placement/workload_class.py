@@ -6,13 +6,11 @@ determine it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from webhook.base.globs import Globs
 from webhook.kube.containers import declares_port
 from webhook.kube.pod import COMPLETING, Pod
-
-if TYPE_CHECKING:
-    from webhook.base.globs import Globs
 
 CLASS_LABEL: Final = "spotgate.dev/workload-class"
 
@@ -22,7 +20,7 @@ CHECKPOINTING: Final = "checkpointing"
 BATCH: Final = "batch"
 CLASSES: Final = (STATELESS, QUEUE_WORKER, CHECKPOINTING, BATCH)
 
-TRAINING_OPERATORS: Final = ("*Job.kubeflow.org", "Job.batch.volcano.sh")
+TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org", "Job.batch.volcano.sh"))
 """Owners, as ``Kind.group`` (globs), whose Pods with GPUs are checkpointing, even if they restart."""
 
 

@@ -182,20 +182,14 @@ class NodeGroups:
         self._read: dict[tuple[object, ...], Pool] = {}
         self._pools: tuple[Pool, ...] = ()
 
-    def add(self, kind: NodeKind) -> None:
-        """Add a Node of this kind."""
+    def count(self, kind: NodeKind, change: int) -> None:
+        """Add a Node of this kind if ``change`` is 1, or remove one if it is -1."""
         kinds = self._kinds.setdefault(kind.group, Counter())
-        if not kinds[kind]:
+        if kinds[kind] in {0, -change}:
             self._changed.add(kind.group)
-        kinds[kind] += 1
-
-    def remove(self, kind: NodeKind) -> None:
-        """Remove a Node of this kind."""
-        kinds = self._kinds[kind.group]
-        kinds[kind] -= 1
+        kinds[kind] += change
         if not kinds[kind]:
             del kinds[kind]
-            self._changed.add(kind.group)
 
     def pools(self) -> tuple[Pool, ...]:
         """Return a pool for each group, sorted by provider and name. Return the same tuple until a pool changes."""
@@ -208,12 +202,9 @@ class NodeGroups:
                 self._read.pop(group, None)
         self._changed.clear()
         if self._read != before:
-            self._pools = tuple(sorted(self._read.values(), key=_order))
+            pools = self._read.values()
+            self._pools = tuple(sorted(pools, key=lambda pool: (pool.identity, pool.capacity, *map(str, pool.taints))))
         return self._pools
-
-
-def _order(pool: Pool) -> tuple[object, ...]:
-    return (pool.identity, pool.capacity, *map(str, pool.taints))
 
 
 def _pool_of(kinds: Collection[NodeKind]) -> Pool:

@@ -31,7 +31,7 @@ CapacityName = Annotated[
             "spot": "nodes that can be reclaimed",
             "on-demand": "nodes that aren't reclaimed, including reserved nodes",
             "both": "spot or on-demand nodes, depending on availability",
-            "limited": "nodes that aren't reclaimed but end by themselves, at a known time",
+            "limited": "nodes that aren't reclaimed, but end at a known time",
             "unknown": "the capacity of the pools in `usesPools`",
         }
     ),

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from webhook.base.bounds import POOL_ITEMS
 from webhook.base.placeholders import placeholder_before, placeholder_in
+from webhook.capacity.providers.well_known import WELL_KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,15 +31,6 @@ _MOST_DIGITS: Final = 18
 
 _VALUES: Final = 5 * POOL_ITEMS
 """Maximum values in all requirements of a pool: five lists of all existing instance types."""
-
-DEPRECATED_KEYS: Final[Mapping[str, str]] = {
-    "beta.kubernetes.io/arch": "kubernetes.io/arch",
-    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/os": "kubernetes.io/os",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-}
-"""Deprecated keys, and the keys with which Karpenter replaces them (``NormalizedLabels``)."""
 
 
 class LabelValues(msgspec.Struct, frozen=True):
@@ -175,7 +167,7 @@ class Requirements(msgspec.Struct, frozen=True):
         """Return whether one node may meet both these requirements and a Pod's. Ignore unreadable requirements."""
         by_key: dict[str, list[Requirement]] = {}
         for need in needs:
-            by_key.setdefault(DEPRECATED_KEYS.get(need.key, need.key), []).append(need)
+            by_key.setdefault(WELL_KNOWN.deprecated_keys.get(need.key, need.key), []).append(need)
         # A node can always meet a single requirement on a label that the pool doesn't mention.
         return all(self._meets(key, same) for key, same in by_key.items() if len(same) > 1 or key in self.labels)
 
@@ -208,7 +200,7 @@ def read_requirements(content: object, field: str, given: Mapping[str, str]) -> 
     several: dict[str, list[LabelValues]] = {}
     for label, value in given.items():
         label_values = LabelValues(present=True) if placeholder_in(value) else _of_list((value,))
-        several.setdefault(DEPRECATED_KEYS.get(label, label), []).append(label_values)
+        several.setdefault(WELL_KNOWN.deprecated_keys.get(label, label), []).append(label_values)
     unreadable: set[str | None] = set()
     problems: list[str] = []
     if problem := _unbounded(content):
@@ -217,7 +209,7 @@ def read_requirements(content: object, field: str, given: Mapping[str, str]) -> 
     items: list[Any] = content if isinstance(content, list) and not problem else []
     for index, item in enumerate(items):
         written = item.get("key") if isinstance(item, dict) else None
-        key = DEPRECATED_KEYS.get(written, written) if isinstance(written, str) else None
+        key = WELL_KNOWN.deprecated_keys.get(written, written) if isinstance(written, str) else None
         values = _values_of(item.get("operator"), item.get("values")) if key else "has no key"
         if placeholder := placeholder_in(item):
             key, values = None if placeholder_in(key) else key, f"has the placeholder {placeholder}"

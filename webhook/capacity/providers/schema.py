@@ -59,9 +59,9 @@ class SpotLabelSpec(LabelSpec):
 
 
 class LimitedSpec(Model):
-    """Capacity that ends by itself: it is not spot, and no fallback for spot."""
+    """Time-limited capacity, which is neither spot nor a fallback for spot."""
 
-    ends: NonEmpty = "at a time that its provider knows"
+    ends: NonEmpty = "it ends at a time that its provider knows"
     """What ends it, and when, as a phrase."""
     node_labels: tuple[LabelSpec, ...] = ()
     """Labels of its nodes. A node has at least one of them."""
@@ -275,7 +275,7 @@ class CapacityProviderSpec(Model):
     spot_node_taints: tuple[SpotTaintSpec, ...] = ()
     """Taints of every spot node."""
     limited: LimitedSpec = LimitedSpec()
-    """Capacity that ends by itself."""
+    """Time-limited capacity."""
     runs_on_clouds: Flag = False
     """It adds nodes to clusters of other providers, whose labels the nodes also have."""
     pool_name_label: Annotated[LabelKey, Field(examples=["example.com/node-pool"])] = ""

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.providers.nodes import provider_of
+from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.schema import SignalSpec
+from webhook.kube.layouts import member
 from webhook.kube.notice import RECLAIM_AT
 
 if TYPE_CHECKING:
@@ -72,9 +74,7 @@ class _Metadata(msgspec.Struct):
     managedFields: list[_ManagedFields] | None = None
 
 
-class _Taint(msgspec.Struct):
-    key: str
-    value: str = ""
+class _Taint(Taint, frozen=True):
     timeAdded: datetime | None = None
 
 
@@ -119,35 +119,38 @@ def parse_time(text: str) -> datetime | None:
 
 
 def _of_any_handler(node: SignalNode, providers: Collection[Provider], now: datetime) -> Iterator[Notice]:
+    provider = provider_of(node.metadata.labels or {}, providers)
     for value, began in _found(node, _ANY_HANDLER):
         if (removal := parse_time(value)) is not None:
-            provider = provider_of(node.metadata.labels or {}, providers)
-            margin = provider.grace_period.safety_margin_seconds if provider is not None else _MARGIN_SECONDS
-            yield _notice(provider.name if provider else "", _ANY_HANDLER, began or now, removal, removal, margin)
+            yield _notice(provider, _ANY_HANDLER, began or now, removal, removal, estimated=False)
 
 
 def _of_provider(node: SignalNode, provider: Provider, now: datetime) -> Iterator[Notice]:
-    times, margin = provider.interruption, provider.grace_period.safety_margin_seconds
+    times = provider.interruption
     for spec in provider.reclaim_notice:
         drain = timedelta(seconds=times.drain_seconds if spec.drain_seconds is None else spec.drain_seconds)
         seconds = times.removal_seconds if spec.removal_seconds is None else spec.removal_seconds
         left = max(timedelta(0), timedelta(seconds=seconds) - drain)  # after the drain
         for value, began in _found(node, spec):
-            if spec.time and (removal := parse_time(value)) is not None:
-                yield _notice(provider.name, spec, began or now, removal - left, removal, margin)
-            elif began is not None:
-                start = min(began, now) + drain  # clocks differ
-                yield _notice(provider.name, spec, began, start, start + left, margin)
-            else:
-                notice = _notice(provider.name, spec, now, now, now + left, margin)
-                yield msgspec.structs.replace(notice, estimated=True)
+            removal = parse_time(value) if spec.time else None
+            estimated = removal is None and began is None
+            if removal is None:
+                removal = left + (now if began is None else min(began, now) + drain)  # clocks differ
+            yield _notice(provider, spec, began or now, removal - left, removal, estimated=estimated)
 
 
 def _notice(
-    provider: str, spec: SignalSpec, since: datetime, drain: datetime, removal: datetime, margin: int
+    provider: Provider | None, spec: SignalSpec, since: datetime, drain: datetime, removal: datetime, *, estimated: bool
 ) -> Notice:
-    whole, signal = removal.astimezone(UTC).replace(microsecond=0), f"{spec.type} {spec.key}"
-    return Notice(provider=provider, signal=signal, since=since, drain=drain, removal=whole, margin=margin)
+    return Notice(
+        provider=provider.name if provider is not None else "",
+        signal=f"{spec.type} {spec.key}",
+        since=since,
+        drain=drain,
+        removal=removal.astimezone(UTC).replace(microsecond=0),
+        margin=provider.grace_period.safety_margin_seconds if provider is not None else _MARGIN_SECONDS,
+        estimated=estimated,
+    )
 
 
 def _found(node: SignalNode, spec: SignalSpec) -> Iterator[tuple[str, datetime | None]]:
@@ -169,11 +172,5 @@ def _found(node: SignalNode, spec: SignalSpec) -> Iterator[tuple[str, datetime |
 
 def _owned_since(metadata: _Metadata, *path: str) -> datetime | None:
     """Return the earliest time of the managers that own a field: no manager has changed it since."""
-    times = []
-    for entry in metadata.managedFields or ():
-        fields: Any = entry.fieldsV1
-        for key in path:
-            fields = fields.get(key) if isinstance(fields, dict) else None
-        if fields is not None and entry.time is not None:
-            times.append(entry.time)
-    return min(times, default=None)
+    owners = (entry for entry in metadata.managedFields or () if member(entry.fieldsV1, path) is not None)
+    return min((entry.time for entry in owners if entry.time is not None), default=None)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.base.placeholders import placeholder_before, placeholder_in
 from webhook.capacity.providers.pool import Taint
-from webhook.kube.containers import ARCH_LABEL, OS_LABEL
+from webhook.capacity.providers.well_known import WELL_KNOWN
+from webhook.kube.containers import OS_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,49 +20,18 @@ _SHOWN: Final = 60
 """Maximum characters of an unknown effect that a problem quotes."""
 
 
-_PASSING_DOMAINS: Final = (
-    "node.kubernetes.io",
-    "node.cloudprovider.kubernetes.io",
-    "readiness.k8s.io",
-    "startup-taint.cluster-autoscaler.kubernetes.io",
-    "status-taint.cluster-autoscaler.kubernetes.io",
-    "ignore-taint.cluster-autoscaler.kubernetes.io",
-)
-_PASSING_NAMES: Final = frozenset(
-    {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "agent-not-ready"}
-)
-"""CSI drivers and network plugins add the last taint, each in its own domain, until they run on the node.
-
-Sources: https://kubernetes.io/docs/reference/labels-annotations-taints/;
-https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md.
-"""
-
-
-_PLATFORM_KEYS: Final[Mapping[str, str]] = {
-    ARCH_LABEL: ARCH_LABEL,
-    "beta.kubernetes.io/arch": ARCH_LABEL,
-    OS_LABEL: OS_LABEL,
-    "beta.kubernetes.io/os": OS_LABEL,
-    "node.kubernetes.io/os": OS_LABEL,
-}
-"""Keys of taints that repeat a platform label of the node, by the key of the label.
-
-Source: https://cloud.google.com/kubernetes-engine/docs/how-to/prepare-arm-workloads-for-deployment. Users add the
-tolerations for other taints, such as ``os=windows``: https://kubernetes.io/docs/concepts/windows/user-guide/
-"""
-
 _SYSTEMS: Final = frozenset({"linux", "windows"})
 
 
 def is_passing(taint: Taint) -> bool:
     """Return whether a taint is temporary with every provider: the node is starting, stopping, or unhealthy."""
     domain, _, name = taint.key.rpartition("/")
-    return (domain in _PASSING_DOMAINS or name in _PASSING_NAMES) and platform_of(taint) is None
+    return (domain in WELL_KNOWN.passing_domains or name in WELL_KNOWN.passing_names) and platform_of(taint) is None
 
 
 def platform_of(taint: Taint) -> tuple[str, str] | None:
     """Return the key and value of the platform label that a taint repeats, or None."""
-    key, value = _PLATFORM_KEYS.get(taint.key, ""), taint.value.casefold()
+    key, value = WELL_KNOWN.platform_taints.get(taint.key, ""), taint.value.casefold()
     named = value in _SYSTEMS if key == OS_LABEL else bool(key and value)
     return (key, value) if named else None
 
@@ -93,7 +63,7 @@ def _taint(item: Any, effects: Mapping[str, str], *, texts: bool) -> Taint | str
     if not (isinstance(effect, str) and effect in effects) and (placeholder := placeholder_in(item)):
         return f"has the placeholder {placeholder}"
     if not isinstance(key, str) or not isinstance(effect, str):
-        return "has no key and effect"
+        return "lacks a key or an effect"
     if (meant := effects.get(effect)) is None:
         return f"has effect {effect[:_SHOWN]!r}, not one of {', '.join(effects)}"
     if not isinstance(value, str | None):

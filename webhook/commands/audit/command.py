@@ -1,33 +1,10 @@
-"""Evaluate the objects of a live cluster: ``spotgate audit``."""
+"""Evaluate the objects of a live cluster: ``spotgate audit``.
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import CannotJudgeError
-from webhook.base.terminal import complain
-from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
-from webhook.commands.shared.flags import add_cluster, add_connection, add_policies, options_of, resource_name
-from webhook.formats import add_output, outputs_of, write_report
-from webhook.inputs.policies import read_policies
-from webhook.report.report import Report, policy_kinds_of, policy_warnings
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from pathlib import Path
-
-    from webhook.cluster.api import Api
-    from webhook.commands.audit.run import Audited
-
-DESCRIPTION: Final = """\
 Evaluate the objects of a live cluster as if they were created now, and list the workloads on spot
 Nodes that would not survive a reclaim.
 
 audit never reads Secrets or ConfigMaps, and writes nothing without --write-reports.
-"""
 
-EPILOG: Final = """\
 examples:
   %(prog)s
   %(prog)s --fail-on warn -o table -o sarif=audit.sarif
@@ -39,6 +16,29 @@ exit codes:
   2  a part of the cluster can't be read, a policy is invalid, or reports can't be written
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.cluster.connection import Connection, missing_rules, run_on_cluster
+from webhook.commands.shared.flags import add_cluster, add_connection, add_list, add_policies, options_of, resource_name
+from webhook.commands.shared.help import help_of
+from webhook.formats import add_output, outputs_of, write_report
+from webhook.inputs.policies import read_policies
+from webhook.report.report import Report, policy_kinds_of, policy_warnings
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from pathlib import Path
+
+    from webhook.cluster.api import Api
+    from webhook.commands.audit.run import Audited
+
+DESCRIPTION, EPILOG = help_of(__doc__)
+
 
 def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
@@ -46,15 +46,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--in-cluster", action="store_true", help="use the Pod's ServiceAccount")
     add_policies(parser)
     add_cluster(parser)
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        type=resource_name,
-        action="append",
-        default=[],
-        help="only objects in this namespace; repeatable; default: all objects",
-    )
+    only = "only objects in this namespace; repeatable; default: all objects"
+    add_list(parser, "--namespace", "NAME", only, resource_name, short="-n")
     add_output(parser)
     parser.set_defaults(fail_on="deny")
     parser.add_argument(

@@ -22,7 +22,7 @@ from webhook.judging.judge import Judge
 from webhook.judging.kinds import ResourceKinds
 from webhook.judging.session import Judged
 from webhook.kube.affinity import Tristate
-from webhook.kube.pod import OwnerReference  # noqa: TC001 - msgspec reads the annotations
+from webhook.kube.pod import ObjectMeta
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.policy.errors import Problem
 from webhook.report.report import ObjectReport, object_reports
@@ -156,10 +156,7 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     return audited
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    ownerReferences: list[OwnerReference] | None = None
+class _Metadata(ObjectMeta):
     deletionTimestamp: str | None = None
 
 
@@ -221,7 +218,7 @@ class Audited:
         if metadata.deletionTimestamp is not None or is_system:
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
-        owner = next((owner for owner in metadata.ownerReferences or () if owner.controller), None)
+        owner = metadata.controller
         if isinstance(head, _PodHead):
             self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
         if owner is not None and (owner.group, owner.kind) in self._workloads:

@@ -1,4 +1,21 @@
-"""Show, check, and rotate the certificates of an installation: ``spotgate certs``."""
+"""Show, check, and rotate the certificates of an installation: ``spotgate certs``.
+
+Show, check, or rotate the certificates of an installation.
+
+Reads the Secret with the served certificate, and the caBundles of the webhook configurations. `check` prints
+only problems. `rotate` puts a new CA into the Secret of self-managed certificates, and waits until
+all replicas use it. Ten minutes later, they remove the old CA from the caBundles.
+
+examples:
+  %(prog)s show
+  %(prog)s check --within 14
+  %(prog)s rotate
+
+exit codes:
+  0  the served certificates are trusted for longer than --within; rotate: done
+  1  there are problems; rotate: not done within --timeout, but the replicas continue
+  2  the cluster can't be read; rotate: spotgate doesn't manage the Secret
+"""
 
 from __future__ import annotations
 
@@ -10,7 +27,8 @@ from typing import TYPE_CHECKING, Final
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import Line, as_json, complain, counted, show
 from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.shared.flags import add_connection, add_table_or_json, object_name, options_of
+from webhook.commands.shared.flags import add_connection, add_format, object_name, options_of
+from webhook.commands.shared.help import help_of
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -20,25 +38,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api import Api
     from webhook.commands.shared.certificates import Item
 
-DESCRIPTION: Final = """\
-Show, check, or rotate the certificates of an installation.
-
-Reads the Secret with the served certificate, and the caBundles of the webhook configurations. `check` prints
-only problems. `rotate` puts a new CA into the Secret of self-managed certificates, and waits until
-all replicas use it. Ten minutes later, they remove the old CA from the caBundles.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s show
-  %(prog)s check --within 14
-  %(prog)s rotate
-
-exit codes:
-  0  the served certificates are trusted for longer than --within; rotate: done
-  1  there are problems; rotate: not done within --timeout, but the replicas continue
-  2  the cluster can't be read; rotate: spotgate doesn't manage the Secret
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 _PAUSE: Final = 1.0
 """Seconds between two checks of a rotation's progress."""
@@ -59,7 +59,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--within", metavar="DAYS", type=int, default=7, help=within)
     waits = "time limit of `rotate`; default: %(default)s"
     parser.add_argument("--timeout", metavar="SECONDS", type=float, default=120, help=waits)
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 @dataclass(frozen=True, slots=True)

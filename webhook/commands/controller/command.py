@@ -1,23 +1,5 @@
-"""Maintain on-demand floors, and tell Pods of reclaims: ``spotgate controller``."""
+"""Maintain on-demand floors, and tell Pods of reclaims: ``spotgate controller``.
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import FINE, CannotJudgeError
-from webhook.base.terminal import counted
-from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.shared.flags import add_address, add_cluster, add_namespace, add_policies, options_of
-from webhook.controller.release import release
-from webhook.controller.run import DUTIES, ControllerOptions
-from webhook.controller.run import run as run_controller
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-DESCRIPTION: Final = """\
 Maintain the on-demand floor of workloads, and tell Pods of the reclaim of their Node.
 
 floor: the webhook gates the Pods of workloads with the annotation spotgate.dev/on-demand-floor.
@@ -29,9 +11,7 @@ into the annotation spotgate.dev/reclaim-at of its Pods with the label spotgate.
 With the value evict, it also evicts the Pod, with all the time that is left.
 
 Run two replicas. A Lease for each duty elects its leader.
-"""
 
-EPILOG: Final = """\
 examples:
   %(prog)s --in-cluster
   %(prog)s --in-cluster --duties floor,notice
@@ -42,6 +22,26 @@ exit codes:
   0  stopped by a signal or a policy change; or all Pods that waited are released
   2  policies, credentials, or the address can't be used; or a Pod can't be released
 """
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.base.terminal import counted
+from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.commands.shared.flags import add_address, add_cluster, add_namespace, add_policies, options_of
+from webhook.commands.shared.help import help_of
+from webhook.controller.release import release
+from webhook.controller.run import DUTIES, ControllerOptions
+from webhook.controller.run import run as run_controller
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,29 +1,10 @@
-"""Check a live installation as an on-call engineer would: ``spotgate doctor``."""
+"""Check a live installation as an on-call engineer would: ``spotgate doctor``.
 
-from __future__ import annotations
-
-from collections import Counter
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import FINE, FOUND
-from webhook.base.terminal import Line, as_json, counted, show
-from webhook.cluster.connection import Connection, run_on_cluster
-from webhook.commands.shared.flags import add_connection, add_namespace, add_table_or_json, options_of
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from webhook.commands.doctor.installation import Diagnosis, State
-
-DESCRIPTION: Final = """\
 Check a live installation, and report how to fix problems.
 
 Checks replicas, certificates, webhook configurations, permissions, clocks, versions, and failed
 calls. Tries every policy kind with dryRun=All, which writes nothing.
-"""
 
-EPILOG: Final = """\
 examples:
   %(prog)s
   %(prog)s -o json
@@ -34,6 +15,25 @@ exit codes:
   2  the cluster can't be read
 """
 
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from webhook.base.exits import FINE, FOUND
+from webhook.base.terminal import Line, as_json, counted, show
+from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.commands.shared.flags import add_connection, add_format, add_namespace, options_of
+from webhook.commands.shared.help import help_of
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from webhook.commands.doctor.installation import Diagnosis, State
+
+DESCRIPTION, EPILOG = help_of(__doc__)
+
 _STYLES: Final[Mapping[State, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "cyan"}
 
 
@@ -41,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     add_connection(parser)
     add_namespace(parser, "where spotgate runs")
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 def run(namespace: Namespace) -> int:

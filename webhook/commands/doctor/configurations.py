@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
-_APPLY: Final = "apply what `spotgate webhook-config` prints for the policies in force (docs/install.md)"
-_APPLY_AND_STOP: Final = f"{_APPLY}; if it comes back, have that manager leave it alone"
-_REMOVE_COPY: Final = "remove it if you don't mean to: a copy of an old version stays when you upgrade the image"
+_APPLY: Final = "apply the output of `spotgate webhook-config` for the active policies (docs/install.md)"
+_APPLY_AND_STOP: Final = f"{_APPLY}; if the difference returns, stop that field manager from changing it"
+_REMOVE_COPY: Final = "if you don't intend this, remove it: a copy of an old version stays when you upgrade the image"
 
 
 async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -35,7 +35,7 @@ async def check_configurations(installed: Installed) -> AsyncIterator[Diagnosis]
             fix = INSTALL if installed.deployment is None else _APPLY
             yield Diagnosis(kind, "fail", "it doesn't exist, so nothing is enforced", fix)
         elif configuration is not None and bundle is None:
-            yield Diagnosis(kind, "unknown", "there, but there are no policies to compare it with", _APPLY)
+            yield Diagnosis(kind, "unknown", "it exists, but there are no policies to compare it with", _APPLY)
         elif configuration is not None:
             webhooks = configuration.get("webhooks", ())
             deviations = list(differences(wanted.get(kind, []), webhooks))

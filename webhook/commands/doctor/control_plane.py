@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_DEMAND_COST
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
-from webhook.cluster.resources import all_budgets, all_namespaces, all_nodes, all_pools
+from webhook.cluster.resources import BUDGETS, NAMESPACES, all_nodes, all_pools
 from webhook.cluster.source import PAGE, WatchedResource
 from webhook.commands.doctor.installation import SECONDS, Diagnosis, Installed, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
@@ -32,7 +32,7 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
     skews = {replica.name: replica.skew for replica in installed.replicas if replica.version is not None}
     clocks = {"the API server": installed.skew, **skews}
     off = ", ".join(f"{name} by {skew:+.0f} s" for name, skew in clocks.items() if abs(skew) > _SKEW)
-    fix = "set the clocks by NTP; if all are off, it is this machine's"
+    fix = "synchronize the clocks with NTP; if all differ, this machine's clock is wrong"
     fine = f"{', '.join(clocks)}: within {_SKEW:.0f} s of this machine"
     yield Diagnosis.of("clocks", off and f"differ from this machine: {off}", fix, fine, "warn")
 
@@ -86,7 +86,7 @@ async def check_failed_calls(installed: Installed) -> AsyncIterator[Diagnosis]:
     ours = [item for item in sorted(failed.items()) if item[1] and item[0].partition(" ")[0].endswith(".spotgate.dev")]
     since = "since the start of the API server that answered"
     wrong = f"{since}: {', '.join(f'{what} {count}' for what, count in ours)}" if ours else ""
-    fix = "if the count grows: the API server's log says why; see docs/operate.md"
+    fix = "if the count grows, see why in the API server's log, and see docs/operate.md"
     yield Diagnosis.of("failed calls", wrong, fix, f"{since}: none", "warn")
 
 
@@ -138,9 +138,9 @@ def _needed(installed: Installed) -> Iterator[Access]:
     """Yield the permissions that this bundle needs. API groups that the cluster doesn't serve need none."""
     bundle = installed.bundle
     providers = bundle.providers.values() if bundle else ()
-    sources: list[WatchedResource[Any]] = [all_namespaces(), all_nodes(providers), *all_pools(providers)]
+    sources: list[WatchedResource[Any]] = [NAMESPACES, all_nodes(providers), *all_pools(providers)]
     if bundle and any(policy.needs.budgets for policy in bundle.policies):
-        sources.append(all_budgets())
+        sources.append(BUDGETS)
     served = {(source.group, source.resource) for source in sources if source.group in installed.groups}
     for group, resource in sorted(served):
         yield from (Access(verb, resource, group) for verb in ("list", "watch"))

@@ -97,7 +97,7 @@ async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[
     policies = installed.bundle.policies
     for kind in sorted({policy.kind.name for policy in policies}):
         if max(policy.enforcement for policy in policies if policy.kind.name == kind) is Outcome.AUDIT:
-            yield Diagnosis(f"probe {kind}", "unknown", "enforcement is audit, which no answer shows")
+            yield Diagnosis(f"probe {kind}", "unknown", "enforcement is audit, so no response shows the effect")
         else:
             yield _judge(kind, probed)
 
@@ -109,12 +109,12 @@ def _judge(kind: str, probed: Probed) -> Diagnosis:
         why = "the cluster has no kind of node pool with a probe for it" if probes else "it is a team's own rule"
         return Diagnosis(name, "unknown", f"not probed: {why}")
     if probe.needs_spot and not probed.has_spot:
-        return Diagnosis(name, "unknown", "not probed: no spot pool is known that a Pod could land on")
+        return Diagnosis(name, "unknown", "not probed: no known spot pool could run a Pod")
     answer = probed.answers[probe.object]
     if re.search(probe.sign, answer.text):
         return Diagnosis(name, "ok", probe.done or f"{probe.sign} is {'denied' if answer.refused else 'warned of'}")
     if answer.refused:
-        fix = "something before spotgate refused it: allow the probe, or accept that this is unknown"
-        return Diagnosis(name, "unknown", f"the probe was refused otherwise: {answer.text}", fix)
+        fix = "another check rejected it before spotgate: allow the probe, or accept the state `unknown`"
+        return Diagnosis(name, "unknown", f"the API server rejected the probe for another reason: {answer.text}", fix)
     fix = f"fix what failed above; if nothing did, you or namespace {_NAMESPACE} may be exempt"
-    return Diagnosis(name, "fail", probe.missing or f"{probe.sign} is not found: the object was admitted", fix)
+    return Diagnosis(name, "fail", probe.missing or f"the API server admitted the object without {probe.sign}", fix)

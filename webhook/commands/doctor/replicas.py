@@ -29,7 +29,7 @@ _SILENCE: Final = "spotgate_cluster_silence_seconds"
 _SOON: Final = timedelta(days=7)
 """Self-managed and cert-manager certificates are renewed at least ten days before they expire."""
 
-_RENEW: Final = "renew it now (docs/certificates.md); the log of replicas with --tls-secret says why they have not"
+_RENEW: Final = "renew it now (docs/certificates.md); with --tls-secret, the log of the replicas says why they haven't"
 
 
 async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
@@ -39,14 +39,14 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     if not nodes:
         return
     shared = ", ".join(sorted(node for node, count in nodes.items() if count > 1))
-    fix = "free a host for each, and delete one of the two Pods"
+    fix = "make room on another host, and delete one of the Pods on the shared host"
     fine = f"{counted(nodes.total(), 'replica')} on {counted(len(nodes), 'host')}"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
     if installed.nodes_unread:
         yield Diagnosis("capacity", "unknown", installed.nodes_unread)
         return
     spot = ", ".join(sorted(nodes.keys() & spot_nodes(installed.view).keys()))
-    fix = "keep them off by the Deployment's affinity, and delete the Pods there: docs/install.md"
+    fix = "exclude spot nodes in the Deployment's affinity, and delete the Pods there (docs/install.md)"
     yield Diagnosis.of("capacity", spot and f"replicas run on spot: {spot}", fix, "no replica runs on spot")
 
 
@@ -60,7 +60,7 @@ def _count(installed: Installed) -> Diagnosis:
     late = ", ".join(f"{replica.name} ({replica.waits})" if replica.waits else replica.name for replica in waiting)
     what = f"{ready} of {wanted} are ready"
     wrong = f"{what}: {late or 'the other Pods are missing'}" if ready < wanted else ""
-    fix = f"kubectl -n {installed.namespace} describe pods, and their /readyz says what they wait for"
+    fix = f"run `kubectl -n {installed.namespace} describe pods`; their /readyz says what they wait for"
     return Diagnosis.of("replicas", wrong, fix, what, "warn" if ready else "fail")
 
 
@@ -84,19 +84,19 @@ async def check_states(installed: Installed) -> AsyncIterator[Diagnosis]:
 def _problems(installed: Installed, version: ReplicaVersion, metrics: str) -> Iterator[tuple[str, str]]:
     """Yield the problems of a replica, each with its fix."""
     if version.version != __version__:
-        yield f"it is version {version.version}, this program {__version__}", "use the same version of both"
+        yield f"it has version {version.version}, and this program {__version__}", "use the same version of both"
     if installed.bundle is not None and version.bundle != installed.bundle.hash:
         what = f"it uses bundle {version.bundle}, but the Deployment names policies of bundle {installed.bundle.hash}"
-        yield what, "the kubelet takes up to two minutes; else its log says why it does not load it"
+        yield what, "wait two minutes for the kubelet; after that, see why in the replica's log"
     for labels, value in samples(metrics, "spotgate_last_reload_success"):
         if not value:
-            yield f"the last reload of its {labels['what']} failed", "its log says why; the last good one is in force"
+            yield f"the last reload of its {labels['what']} failed", "see its log; the last valid state stays active"
     for _, value in samples(metrics, _SILENCE):
         if value > _STALE:
             yield f"its last cluster event was {value:.0f} s ago", "see docs/cluster-state.md, and its log"
     for _, value in samples(metrics, "spotgate_certificate_trusted"):
         if not value:
-            yield "its certificate is not trusted by the caBundles that it last read", "see docs/certificates.md"
+            yield "the caBundles that it last read don't trust its certificate", "see docs/certificates.md"
 
 
 async def check_trust(installed: Installed) -> AsyncIterator[Diagnosis]:

@@ -1,4 +1,19 @@
-"""Explain what each policy does to an object, or explain a finding: ``spotgate explain``."""
+"""Explain what each policy does to an object, or explain a finding: ``spotgate explain``.
+
+Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
+spotgate reads a node pool. Name an object of a live cluster as deployment/web, with --kubeconfig.
+Name a finding, a policy, or a policy kind to explain its findings.
+
+examples:
+  %(prog)s reserved-labels/reserved
+  %(prog)s --state cluster/ deploy/trainer.yaml
+  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
+  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
+
+exit codes:
+  0  explained, with any verdict
+  2  an input can't be read or evaluated, or -o svg has no timeline to draw
+"""
 
 from __future__ import annotations
 
@@ -11,8 +26,9 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.terminal import Line, exit_code, show
-from webhook.cluster.connection import Connection
-from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.cluster.connection import Connection, run_on_cluster
+from webhook.commands.shared.flags import add_format, add_inputs, add_operation, add_rendered
+from webhook.commands.shared.help import help_of
 from webhook.commands.shared.options import judging_options
 from webhook.engine.bundle import policy_kinds
 from webhook.engine.findings import exemption_from, finding_texts, page_of
@@ -29,36 +45,15 @@ if TYPE_CHECKING:
 
     from webhook.inputs.options import JudgingOptions
 
-DESCRIPTION: Final = """\
-Explain what each policy does to an object and why, what a reclaim does to its Pods, and how
-spotgate reads a node pool. Name an object of a live cluster as deployment/web, with --kubeconfig.
-Name a finding, a policy, or a policy kind to explain its findings.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s reserved-labels/reserved
-  %(prog)s --state cluster/ deploy/trainer.yaml
-  %(prog)s --state cluster/ -o html deploy/trainer.yaml > trainer.html
-  %(prog)s deployment/web -n shop --kubeconfig ~/.kube/config
-
-exit codes:
-  0  explained, with any verdict
-  2  an input can't be read or evaluated, or -o svg has no timeline to draw
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 FORMATS: Final = ("text", "svg", "html")
 
 
 def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=FORMATS,
-        default="text",
-        help="text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s",
-    )
+    formats = "text, svg (the timelines as a drawing), or html (a page with both); default: %(default)s"
+    add_format(parser, FORMATS, formats)
     add_operation(parser)
     vars(add_inputs(parser))["completer"] = _completions
     parser.add_argument("-n", "--namespace", metavar="NAME", default="", help="of KIND/NAME; default: the kubeconfig's")
@@ -129,7 +124,8 @@ def _read_live(options: JudgingOptions, namespace: str) -> JudgingOptions:
         return options
     from webhook.commands.explain.live import read_object
 
-    content = read_object(Connection(kubeconfig=options.kubeconfig, context=options.context), kind, name, namespace)
+    connection = Connection(kubeconfig=options.kubeconfig, context=options.context)
+    content = run_on_cluster("explain", connection, lambda api: read_object(api, kind, name, namespace))
     sys.stdin = io.TextIOWrapper(io.BytesIO(content))
     # Treat it as a CREATE: as an UPDATE, nothing in it would be new.
     return replace(options, paths=[STDIN], operation=options.operation or "CREATE")
@@ -144,7 +140,7 @@ def _finding(finding_id: str) -> Iterator[Line]:
         ("In the cluster", text.state),
         ("Fails", _with_flags(text.flags, text.failing)),
         ("Passes", _with_flags(text.flags_when_fixed, text.fixed)),
-        ("How to be exempt", exemption_from(finding_id)),
+        ("Exemptions", exemption_from(finding_id)),
         ("Page", page_of(finding_id)),
     ]
     yield [(finding_id, "bold")]

@@ -10,7 +10,7 @@ from webhook.commands.explain.svg import titled
 from webhook.commands.explain.text import others_of
 from webhook.pages import page
 from webhook.reclaim import svg
-from webhook.reclaim.timeline import NoTimeline
+from webhook.reclaim.pods import NoTimeline
 from webhook.report.additions import as_field
 from webhook.report.explanation import CHANGES, Explanation, PolicyVerdict
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 from webhook.base.exits import CannotJudgeError
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.discovery import served_resources
 from webhook.inputs.objects import DEFAULT_NAMESPACE
 from webhook.policy.errors import did_you_mean
@@ -17,12 +15,8 @@ _ANSWER: Final = 10.0
 """The timeout of each response, in seconds."""
 
 
-def read_object(connection: Connection, word: str, name: str, namespace: str) -> bytes:
+async def read_object(api: Api, word: str, name: str, namespace: str) -> bytes:
     """Return an object of the cluster as JSON. Raise CannotJudgeError if it can't be read or doesn't exist."""
-    return run_on_cluster("explain", connection, partial(_read, word=word, name=name, namespace=namespace))
-
-
-async def _read(api: Api, *, word: str, name: str, namespace: str) -> bytes:
     served = await served_resources(lambda path, accept: api.read(path, _ANSWER, accept))
     wanted = word.casefold()
     named = [kind for kind in served if wanted in {kind.resource.kind.casefold(), kind.resource.plural, str(kind)}]

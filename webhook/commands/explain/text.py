@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from webhook.base import terminal
 from webhook.base.text import printable
 from webhook.model.decision import Finding, Outcome
-from webhook.reclaim.timeline import AS_WRITTEN, SPANS, Lane, NoTimeline, ReclaimTimeline, SpanName, clock, ticks
+from webhook.reclaim.timeline import AS_WRITTEN, SPANS, Lane, ReclaimTimeline, SpanName, clock, ticks
 from webhook.report.additions import as_field
 from webhook.report.explanation import CHANGES, VERBS, Explanation, PolicyVerdict, PoolReading, Reason
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from webhook.base.terminal import Line
+    from webhook.reclaim.pods import NoTimeline
 
 _wrap = partial(textwrap.wrap, width=92, break_on_hyphens=False, break_long_words=False)
 

@@ -1,4 +1,22 @@
-"""Print policies as Kubernetes admission policies: ``spotgate export vap|map``."""
+"""Print policies as Kubernetes admission policies: ``spotgate export vap|map``.
+
+Print policies as Kubernetes admission policies with their bindings, which also apply while the
+webhook is down.
+
+vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
+injections of SpotPlacement, GracefulTermination, and ReclaimNotice for the current node pools,
+as a MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list the omissions.
+
+examples:
+  %(prog)s vap | kubectl apply -f -
+  %(prog)s vap --only reserved-labels.pods
+  %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
+  %(prog)s map --state cluster/ > mutating-admission-policy.yaml
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the node pools can't be read
+"""
 
 from __future__ import annotations
 
@@ -21,6 +39,7 @@ from webhook.commands.shared.flags import (
     add_policies,
     options_of,
 )
+from webhook.commands.shared.help import help_of
 from webhook.documents.yaml_writer import dump_documents
 from webhook.engine.lint import too_wide
 from webhook.inputs.policies import read_policies, read_state
@@ -35,26 +54,7 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.registration.cel import JSON
 
-DESCRIPTION: Final = """\
-Print policies as Kubernetes admission policies with their bindings, which also apply while the
-webhook is down.
-
-vap: policies that need no lookup, as ValidatingAdmissionPolicies (Kubernetes 1.30). map: the
-injections of SpotPlacement, GracefulTermination, and ReclaimNotice for the current node pools,
-as a MutatingAdmissionPolicy (Kubernetes 1.36). Standard error and the header list the omissions.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s vap | kubectl apply -f -
-  %(prog)s vap --only reserved-labels.pods
-  %(prog)s map --kubeconfig ~/.kube/config | kubectl apply -f -
-  %(prog)s map --state cluster/ > mutating-admission-policy.yaml
-
-exit codes:
-  0  printed
-  2  a policy is invalid or matches every resource, or the node pools can't be read
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 _ANSWER: Final = 10.0
 """The timeout of each response of the API server in seconds, as in `check`."""
@@ -125,7 +125,7 @@ def run(namespace: Namespace) -> int:
     for text in left_alone:
         complain(f"left to the webhook: {text}")
         print(printable(f"# Left to the webhook: {text}"))
-    print(dump_documents(exported, width=LONG_LINE), end="")
+    print(dump_documents(exported, width=LONG_LINE, short_in_brackets=True), end="")
     return FINE
 
 

@@ -1,36 +1,10 @@
-"""Add the webhook's changes to manifests: ``spotgate fix``."""
+"""Add the webhook's changes to manifests: ``spotgate fix``.
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import CannotJudgeError
-from webhook.base.field_paths import parse_field_path
-from webhook.base.terminal import complain, exit_code
-from webhook.commands.fix.edits import ProblemError, patch_file
-from webhook.commands.shared.flags import add_inputs
-from webhook.commands.shared.options import judging_options
-from webhook.inputs.files import STDIN
-from webhook.judging.session import Judgements, judge
-from webhook.model.decision import ENGINE, Outcome
-from webhook.policy.errors import problem_lines
-from webhook.report.report import alike
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
-
-
-DESCRIPTION: Final = """\
 Write the webhook's changes to the manifests, so that a repository shows what will run.
 
 fix only adds lines: comments, quotes, order, indentation, and line ends stay. It refuses any other
 change, with the line. For findings, use `spotgate check`.
-"""
 
-EPILOG: Final = """\
 kustomizations and charts:
   fix changes their files without rendering them, and names their folders in a warning.
 
@@ -46,6 +20,32 @@ exit codes:
   1  with --check and --diff: there is something to write
   2  a file or object can't be read, evaluated, or changed (the others are changed), or there is no object
 """
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.field_paths import parse_field_path
+from webhook.base.terminal import complain, exit_code
+from webhook.commands.fix.edits import ProblemError, patch_file
+from webhook.commands.shared.flags import add_inputs
+from webhook.commands.shared.help import help_of
+from webhook.commands.shared.options import judging_options
+from webhook.inputs.files import STDIN
+from webhook.judging.session import Judgements, judge
+from webhook.model.decision import ENGINE, Outcome
+from webhook.policy.errors import problem_lines
+from webhook.report.report import alike
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

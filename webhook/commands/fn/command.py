@@ -1,35 +1,11 @@
-"""Run as a KRM function that kustomize and kpt call with rendered objects: ``spotgate fn``."""
+"""Run as a KRM function that kustomize and kpt call with rendered objects: ``spotgate fn``.
 
-from __future__ import annotations
-
-from argparse import ArgumentParser, Namespace
-from copy import deepcopy
-from itertools import chain
-from typing import TYPE_CHECKING, Final, NoReturn
-
-from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
-from webhook.base.terminal import complain
-from webhook.commands.fn.krm_function import ResourceList, failures, findings, injections
-from webhook.commands.shared.flags import add_inputs
-from webhook.commands.shared.options import judging_options
-from webhook.inputs.files import STDIN
-from webhook.judging.session import Session
-from webhook.model.decision import Outcome
-from webhook.model.patch import apply_json
-from webhook.policy.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from webhook.inputs.options import JudgingOptions
-
-DESCRIPTION: Final = """\
 Evaluate and change the objects of a ResourceList, as a KRM function in kustomize or kpt.
 
 Reads a ResourceList on standard input, and writes it to standard output with the injected fields
 and the findings as results. Findings also go to standard error. A ConfigMap as functionConfig
 replaces the flags of `spotgate check`. .spotgate.yaml applies, too.
-"""
 
-EPILOG: Final = """\
 data of the functionConfig:
   mode               mutate: inject only; validate: report only; both: the default
   failOn             deny (the default), warn, or indeterminate: the lowest outcome that is an error
@@ -48,6 +24,30 @@ exit codes:
   1  a result is an error
   2  the input, an item, the functionConfig, a policy, or the state is invalid
 """
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from copy import deepcopy
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from webhook.base.exits import CANNOT_JUDGE, FINE, FOUND, CannotJudgeError
+from webhook.base.terminal import complain
+from webhook.commands.fn.krm_function import ResourceList, failures, findings, injections
+from webhook.commands.shared.flags import add_inputs
+from webhook.commands.shared.help import help_of
+from webhook.commands.shared.options import judging_options
+from webhook.inputs.files import STDIN
+from webhook.judging.session import Session
+from webhook.model.decision import Outcome
+from webhook.model.patch import apply_json
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from webhook.inputs.options import JudgingOptions
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,21 +1,7 @@
-"""Print an example policy file: ``spotgate new KIND``."""
+"""Print an example policy file: ``spotgate new KIND``.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import FINE, CannotJudgeError
-from webhook.engine.bundle import example_files
-from webhook.policy.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-DESCRIPTION: Final = """\
 Print an example policy file, which loads next to the shipped policies.
-"""
 
-EPILOG: Final = """\
 examples:
   %(prog)s ReservedLabels
   %(prog)s PolicyTest > policies/tests/team.yaml
@@ -24,6 +10,20 @@ exit codes:
   0  printed
   2  the kind is unknown
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.base.exits import FINE, CannotJudgeError
+from webhook.commands.shared.help import help_of
+from webhook.engine.bundle import example_files
+from webhook.policy.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,4 +1,23 @@
-"""Rehearse the loss of spot nodes with the real scheduler: ``spotgate rehearse``."""
+"""Rehearse the loss of spot nodes with the real scheduler: ``spotgate rehearse``.
+
+Rehearse the loss of nodes: which Pods move, stay pending, or are killed early, and which services
+fall below their budget.
+
+kube-scheduler, the controllers, the Eviction API and spotgate are real, on a control plane that
+runs on this machine. Nodes are simulated. rehearse writes to a live cluster only with --publish.
+
+examples:
+  %(prog)s --lose gpu-spot --state cluster/ deploy/
+  %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
+  %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
+  %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
+  %(prog)s --prepare --kubeconfig ~/.kube/config
+
+exit codes:
+  0  rehearsed, and at most --max-pending Pods are pending or missing
+  1  more Pods are pending or missing
+  2  spotgate could not rehearse
+"""
 
 from __future__ import annotations
 
@@ -18,12 +37,14 @@ from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
+    add_format,
     add_list,
     add_policies,
     object_name,
     options_of,
     path,
 )
+from webhook.commands.shared.help import help_of
 from webhook.inputs.policies import read_policies
 from webhook.kube.quantity import amount_of
 from webhook.rehearse.compare import compare
@@ -35,27 +56,7 @@ if TYPE_CHECKING:
     from webhook.rehearse.inputs.selection import Growth
 
 
-DESCRIPTION: Final = """\
-Rehearse the loss of nodes: which Pods move, stay pending, or are killed early, and which services
-fall below their budget.
-
-kube-scheduler, the controllers, the Eviction API and spotgate are real, on a control plane that
-runs on this machine. Nodes are simulated. rehearse writes to a live cluster only with --publish.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s --lose gpu-spot --state cluster/ deploy/
-  %(prog)s --lose zone:eu-west-1a --kubeconfig ~/.kube/config --max-pending 0
-  %(prog)s --lose 30%% --state cluster/ --grow cpu-on-demand=2:90 -o json
-  %(prog)s --lose gpu-spot --state cluster/ deploy/ --with-fixes -o html > reclaim.html
-  %(prog)s --prepare --kubeconfig ~/.kube/config
-
-exit codes:
-  0  rehearsed, and at most --max-pending Pods are pending or missing
-  1  more Pods are pending or missing
-  2  spotgate could not rehearse
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 FORMATS: Final = ("table", "json", "html")
@@ -95,7 +96,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     name = partial(object_name, kind="ConfigMap", example="spotgate-rehearsal")
     again.add_argument("--publish", metavar="NAMESPACE/NAME", type=name, help=nightly)
-    parser.add_argument("-o", "--output", choices=FORMATS, default="table", help="default: table")
+    add_format(parser, FORMATS)
     _add_cluster(parser)
     _add_model(parser)
     add_policies(parser)

@@ -17,7 +17,10 @@ from webhook.cluster.connection import run_on_cluster
 from webhook.cluster.discovery import ServedResource, served_resources
 from webhook.cluster.source import PAGE_SECONDS
 from webhook.commands.shared.policy_reports import apply_as, find_report_kinds, report_fields
+from webhook.formats.policyreport import report_result
 from webhook.kube.resources import Resource
+from webhook.rehearse.result import WorkloadKey
+from webhook.report.report import without_empty
 from webhook.rules.context import utc_now
 from webhook.runtime.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
@@ -69,25 +72,18 @@ def _of_workloads(pool: str, rehearsal: Rehearsal) -> Iterator[JSON]:
         harms = [f"leaves {pending} of {counted(workload.replicas, 'Pod')} without room"] if pending else []
         harms += [f"kills {counted(killed, 'Pod')} early"] if killed else []
         if harms:
-            result = _result(pool, "fail" if pending else "warn", " and ".join(harms))
-            named = msgspec.to_builtins(workload)
-            keys = ("apiVersion", "kind", "namespace", "name")
-            result["resources"] = [{key: named[key] for key in keys if named[key]}]
-            result["properties"]["reasons"] = "; ".join(map(str, workload.reasons))
-            yield result
+            yield _result(pool, "fail" if pending else "warn", " and ".join(harms), workload)
 
 
-def _result(pool: str, verdict: str, effect: str) -> JSON:
-    return {
-        "source": "spotgate",
-        "policy": "rehearsal",
-        "category": "Rehearsal",
-        "result": verdict,
-        "severity": "info" if verdict == "pass" else "medium",
-        "scored": verdict == "fail",
-        "message": f"losing {pool} {effect}",
-        "properties": {"pool": pool},
-    }
+def _result(pool: str, verdict: str, effect: str, workload: WorkloadResult | None = None) -> JSON:
+    about = {"policy": "rehearsal", "category": "Rehearsal"}
+    severity = "info" if verdict == "pass" else "medium"
+    properties, resources = {"pool": pool}, []
+    if workload is not None:
+        properties["reasons"] = "; ".join(map(str, workload.reasons))
+        named = msgspec.to_builtins(workload)
+        resources.append(without_empty({key: named[key] for key in WorkloadKey.__struct_encode_fields__}))
+    return report_result(about, verdict, severity, f"losing {pool} {effect}", properties, resources)
 
 
 def _harm(figures: RehearsalSummary | WorkloadResult) -> tuple[int, int]:

@@ -1,38 +1,10 @@
-"""Evaluate recorded reviews with other policies, before you roll those out: ``spotgate replay``."""
+"""Evaluate recorded reviews with other policies, before you roll those out: ``spotgate replay``.
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.terminal import as_json, exit_code, show
-from webhook.commands.replay.output import change_lines, changes_json
-from webhook.commands.replay.replay import AnswerChange, Policies, changes_of, read_reviews
-from webhook.commands.shared.flags import (
-    add_kubernetes_version,
-    add_list,
-    add_policies,
-    add_table_or_json,
-    options_of,
-    path,
-)
-from webhook.inputs.policies import policies_path, read_policies, read_state
-from webhook.policy.errors import Problem
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Sequence
-
-
-DESCRIPTION: Final = """\
 Evaluate recorded reviews with other policies, and list changed verdicts and patches.
 
 Reads the files of `spotgate serve --record`, and AdmissionReviews. A recorded review is evaluated
 with the cluster, the Kubernetes versions, and the time of its recording.
-"""
 
-EPILOG: Final = """\
 examples:
   %(prog)s recordings/ --policies policies/ --against ../main/policies/ -o json
   %(prog)s review.json --policies policies/ --against ../main/policies/ --state cluster/
@@ -42,6 +14,34 @@ exit codes:
   1  changes
   2  some reviews can't be evaluated (the others are), or policies or state are invalid
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.base.terminal import as_json, exit_code, show
+from webhook.commands.replay.output import change_lines, changes_json
+from webhook.commands.replay.replay import AnswerChange, Policies, changes_of, read_reviews
+from webhook.commands.shared.flags import (
+    add_format,
+    add_kubernetes_version,
+    add_list,
+    add_policies,
+    options_of,
+    path,
+)
+from webhook.commands.shared.help import help_of
+from webhook.inputs.policies import policies_path, read_policies, read_state
+from webhook.policy.errors import Problem
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Sequence
+
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,12 @@ def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     parser.add_argument("files", metavar="FILE", nargs="+", type=path, help="files and folders; - reads standard input")
     add_policies(parser)
-    recorded = "default: the recorded answers"
-    add_list(
-        parser,
-        "--against",
-        "PATH",
-        f"compare with the answers of these policies; `shipped` names spotgate's own; repeatable; {recorded}",
-        policies_path,
-    )
+    compared = "compare with the answers of these policies; `shipped` names spotgate's own; repeatable"
+    add_list(parser, "--against", "PATH", f"{compared}; default: the recorded answers", policies_path)
     default = "default: the recorded cluster; unknown for other reviews"
     add_list(parser, "--state", "PATH", f"manifests of the cluster; files or folders; repeatable; {default}", Path)
     add_kubernetes_version(parser)
-    add_table_or_json(parser)
+    add_format(parser)
 
 
 def run(namespace: Namespace) -> int:

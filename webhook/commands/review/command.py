@@ -1,15 +1,30 @@
-"""Answer one AdmissionReview with the server's exact bytes: ``spotgate review``."""
+"""Answer one AdmissionReview with the server's exact bytes: ``spotgate review``.
+
+Answer one AdmissionReview as the webhook does.
+
+Reads the JSON of the API server, and writes the exact body of the HTTP response. The exit code
+doesn't depend on the verdict.
+
+examples:
+  %(prog)s --phase mutate review.json
+  %(prog)s --state cluster/ - < review.json
+
+exit codes:
+  0  answered
+  2  FILE isn't an AdmissionReview, or policies or state are invalid
+"""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.reading import read_file
 from webhook.commands.shared.flags import add_cluster, add_kubernetes_version, add_list, add_policies, options_of
+from webhook.commands.shared.help import help_of
 from webhook.engine.call import decide_call, respond_to_call
 from webhook.inputs.policies import read_policies, read_state
 from webhook.inputs.review_errors import position_of
@@ -19,22 +34,7 @@ from webhook.rules.context import Context, Phase, utc_now
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-DESCRIPTION: Final = """\
-Answer one AdmissionReview as the webhook does.
-
-Reads the JSON of the API server, and writes the exact body of the HTTP response. The exit code
-doesn't depend on the verdict.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s --phase mutate review.json
-  %(prog)s --state cluster/ - < review.json
-
-exit codes:
-  0  answered
-  2  FILE isn't an AdmissionReview, or policies or state are invalid
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,4 +1,16 @@
-"""Print the JSON Schema of policy files, generated from the models that parse them: ``spotgate schema``."""
+"""Print the JSON Schema of policy files, generated from the models that parse them: ``spotgate schema``.
+
+Print the JSON Schema (draft 7) of policy files, for completion and checks in editors.
+
+examples:
+  %(prog)s > schema.json
+
+  With the YAML language server (VS Code, Neovim, JetBrains ...), as the first line of a policy file:
+  # yaml-language-server: $schema=schema.json
+
+exit codes:
+  0  always
+"""
 
 from __future__ import annotations
 
@@ -10,6 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from webhook.base.exits import FINE
 from webhook.base.globs import Globs
 from webhook.base.terminal import as_json
+from webhook.commands.shared.help import help_of
 from webhook.engine.bundle import document_kinds
 from webhook.policy.checking import checked
 from webhook.policy.common import Metadata
@@ -24,20 +37,7 @@ if TYPE_CHECKING:
 
     from webhook.rules.node_pool_rules.message import MessageTemplate
 
-DESCRIPTION: Final = """\
-Print the JSON Schema (draft 7) of policy files, for completion and checks in editors.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s > schema.json
-
-  With the YAML language server (VS Code, Neovim, JetBrains ...), as the first line of a policy file:
-  # yaml-language-server: $schema=schema.json
-
-exit codes:
-  0  always
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -1,11 +1,26 @@
-"""Run the webhook: ``spotgate serve``."""
+"""Run the webhook: ``spotgate serve``.
+
+Run the admission webhook.
+
+Answers AdmissionReviews over TLS: POST /mutate and POST /validate. A second port, plain HTTP, has
+/healthz, /readyz, /metrics, /version, and a page at /. spotgate loads changed policies, state, and
+certificates. If they are invalid, it keeps the last valid ones.
+
+examples:
+  %(prog)s --tls-cert tls.crt --tls-key tls.key --policies policies/
+  %(prog)s --self-signed --listen 127.0.0.1:8443 --ops 127.0.0.1:8080 --state cluster/
+
+exit codes:
+  0  stopped by a signal, after all requests were answered
+  2  policies, state, certificate, or addresses are invalid
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.commands.shared.flags import (
@@ -17,28 +32,13 @@ from webhook.commands.shared.flags import (
     object_name,
     options_of,
 )
+from webhook.commands.shared.help import help_of
 from webhook.server.serve import ServeOptions, serve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-DESCRIPTION: Final = """\
-Run the admission webhook.
-
-Answers AdmissionReviews over TLS: POST /mutate and POST /validate. A second port, plain HTTP, has
-/healthz, /readyz, /metrics, /version, and a page at /. spotgate loads changed policies, state, and
-certificates. If they are invalid, it keeps the last valid ones.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s --tls-cert tls.crt --tls-key tls.key --policies policies/
-  %(prog)s --self-signed --listen 127.0.0.1:8443 --ops 127.0.0.1:8080 --state cluster/
-
-exit codes:
-  0  stopped by a signal, after all requests were answered
-  2  policies, state, certificate, or addresses are invalid
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from webhook.base.globs import problem_with
 from webhook.engine.bundle import OWN_NAMESPACE
 from webhook.inputs.policies import policies_path
-from webhook.kube.versions import parse_version
+from webhook.kube.quantity import parse_version
 from webhook.rules.context import ASSUMED_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from webhook.runtime.address import Address
 
@@ -121,10 +121,17 @@ def add_connection(
 
 
 def add_list(
-    group: argparse._ActionsContainer, flag: str, metavar: str, text: str, kind: Callable[[str], object] = str
+    group: argparse._ActionsContainer,
+    flag: str,
+    metavar: str,
+    text: str,
+    kind: Callable[[str], object] = str,
+    *,
+    short: str = "",
 ) -> None:
-    """Add a repeatable flag. The option is the list of its values."""
-    group.add_argument(flag, metavar=metavar, type=kind, action="append", default=[], help=text)
+    """Add a repeatable flag, with a ``short`` form or without. The option is the list of its values."""
+    flags = filter(None, (short, flag))
+    group.add_argument(*flags, metavar=metavar, type=kind, action="append", default=[], help=text)
 
 
 def add_namespace(parser: argparse._ActionsContainer, text: str) -> None:
@@ -133,9 +140,11 @@ def add_namespace(parser: argparse._ActionsContainer, text: str) -> None:
     parser.add_argument("--namespace", metavar="NAME", type=resource_name, default=OWN_NAMESPACE, help=default)
 
 
-def add_table_or_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``-o table|json``."""
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: %(default)s")
+def add_format(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("table", "json"), text: str = "default: %(default)s"
+) -> None:
+    """Add ``-o FORMAT``. The first of the formats is the default."""
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help=text)
 
 
 def add_cluster(group: argparse._ActionsContainer) -> None:
@@ -154,7 +163,7 @@ def add_kubernetes_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubernetes-version",
         metavar="VERSION",
-        type=kubernetes_version,
+        type=_parsed_by(parse_version),
         default=ASSUMED_VERSION,
         help="version of the API server and the kubelets; default: %s.%s" % ASSUMED_VERSION,  # noqa: UP031
     )
@@ -177,12 +186,16 @@ def object_name(text: str, kind: str = "Secret", example: str = "spotgate-certif
     return namespace, name
 
 
-def kubernetes_version(text: str) -> tuple[int, int]:
-    """Parse a Kubernetes version into (major, minor). Raise ArgumentTypeError if it is invalid."""
-    try:
-        return parse_version(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a type for a flag, whose error is the message of the parser's ValueError."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 def add_address(group: argparse._ActionsContainer, flag: str, what: str, port: int) -> None:

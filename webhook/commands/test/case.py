@@ -84,8 +84,8 @@ class PolicyTestCase:
         deleted = self.operation == "DELETE" and self._own.object is None and self._own.old_object is not None
         subject = self._manifest("old_object" if deleted else "object", kinds)
         if kinds.resource(subject) is None and not kinds.meant(subject):
-            text = f"nothing says which resource kind {subject.kind} of {subject.api_version} is; "
-            fix = "correct it, or put its CustomResourceDefinition into the state"
+            text = f"the resource of kind {subject.kind} of {subject.api_version} is unknown; "
+            fix = "correct the kind, or add its CustomResourceDefinition to the state"
             raise self.cannot_run((*subject.path, "kind"), text + fix)
         return subject
 

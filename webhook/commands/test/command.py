@@ -1,33 +1,10 @@
-"""Run PolicyTests on the webhook's engine: ``spotgate test``."""
+"""Run PolicyTests on the webhook's engine: ``spotgate test``.
 
-from __future__ import annotations
-
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from webhook.base.exits import CannotJudgeError
-from webhook.base.terminal import complain, exit_code
-from webhook.commands.shared.flags import add_policies, options_of
-from webhook.commands.test.coverage import coverage
-from webhook.commands.test.output import FORMATS, PolicyTestReport, show
-from webhook.commands.test.run import Runner, read_tests
-from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
-from webhook.inputs.policies import read_policies
-from webhook.rules.context import utc_now
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-DESCRIPTION: Final = """\
 Run policy tests: documents of kind PolicyTest in files and folders.
 
 Each case is a request with the expected answer of the policies. It is defaulted, mutated, and
 validated as in a cluster.
-"""
 
-EPILOG: Final = """\
 policies under test:
   Those of --policies. Without it: the shipped ones and those among the paths. A case that names no
   policies uses those among the paths, if any. Folders called `tests` contain no policies.
@@ -43,13 +20,36 @@ exit codes:
   2  a test or a policy is invalid, a file can't be read, or there is no test
 """
 
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from webhook.base.exits import CannotJudgeError
+from webhook.base.terminal import complain, exit_code
+from webhook.commands.shared.flags import add_format, add_policies, options_of
+from webhook.commands.shared.help import help_of
+from webhook.commands.test.coverage import coverage
+from webhook.commands.test.output import FORMATS, PolicyTestReport, show
+from webhook.commands.test.run import Runner, read_tests
+from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
+from webhook.inputs.policies import read_policies
+from webhook.rules.context import utc_now
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+DESCRIPTION, EPILOG = help_of(__doc__)
+
 
 def configure(parser: ArgumentParser) -> None:
     """Add the flags to the parser."""
     parser.add_argument("paths", metavar="DIR", nargs="+", type=Path, help="files and folders with PolicyTests")
     default = "repeatable; default: `shipped`, and those in DIR"
     add_policies(parser, default)
-    parser.add_argument("-o", "--output", choices=("table", *FORMATS), default="table", help="default: %(default)s")
+    add_format(parser, ("table", *FORMATS))
     parser.add_argument("--coverage", action="store_true", help="list the parts of each policy that no case reaches")
     parser.add_argument("--update", action="store_true", help="write golden files")
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from webhook.base.exits import CannotJudgeError
 from webhook.commands.test.case import (
     CannotRunError,
     PolicyTestCase,
@@ -31,7 +30,7 @@ from webhook.model.decision import Finding, Verdict
 from webhook.model.patch import apply_json, pointer
 from webhook.model.review import UserInfo
 from webhook.policy.document import PolicyDocument, policy_files
-from webhook.policy.errors import PolicyErrors, Problem, did_you_mean
+from webhook.policy.errors import Problem, did_you_mean
 from webhook.policy.loader import validate_document
 from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
@@ -77,10 +76,7 @@ def read_tests(paths: Sequence[Path]) -> tuple[list[PolicyDocument], list[Proble
     problems = list(read.problems)
     tests: list[PolicyDocument] = []
     brings_policies = False
-    try:
-        files = set(map(str, policy_files(paths)))
-    except PolicyErrors as errors:
-        raise CannotJudgeError(str(errors)) from None
+    files = set(map(str, policy_files(paths)))
     kinds = document_kinds()
     for manifest in read.objects:
         if manifest.kind != KIND and manifest.group != API_VERSION.partition("/")[0]:

@@ -1,4 +1,19 @@
-"""Print the webhook configurations for the API server: ``spotgate webhook-config``."""
+"""Print the webhook configurations for the API server: ``spotgate webhook-config``.
+
+Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration as YAML.
+
+They select only requests that a policy can match: render them again when policies or provider facts
+change. Pods and workloads have failurePolicy Ignore, node pools Fail.
+
+examples:
+  %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
+  %(prog)s --policies policies/ | kubectl apply --server-side -f -
+  %(prog)s --ignore-differences >> application.yaml
+
+exit codes:
+  0  printed
+  2  a policy is invalid or matches every resource, or the CA file is invalid
+"""
 
 from __future__ import annotations
 
@@ -11,6 +26,7 @@ from webhook import __version__
 from webhook.base.exits import FINE, CannotJudgeError
 from webhook.base.text import LONG_LINE
 from webhook.commands.shared.flags import add_namespace, add_policies, resource_name
+from webhook.commands.shared.help import help_of
 from webhook.documents.yaml_writer import dump, dump_documents
 from webhook.engine.bundle import SHIPPED
 from webhook.engine.lint import too_wide
@@ -22,23 +38,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
-DESCRIPTION: Final = """\
-Print the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration as YAML.
-
-They select only requests that a policy can match: render them again when policies or provider facts
-change. Pods and workloads have failurePolicy Ignore, node pools Fail.
-"""
-
-EPILOG: Final = """\
-examples:
-  %(prog)s --ca-file ca.crt --ca-only | kubectl apply --server-side --field-manager=spotgate-ca -f -
-  %(prog)s --policies policies/ | kubectl apply --server-side -f -
-  %(prog)s --ignore-differences >> application.yaml
-
-exit codes:
-  0  printed
-  2  a policy is invalid or matches every resource, or the CA file is invalid
-"""
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 VERSION: Final = "spotgate.dev/version"
 OWN_POLICIES: Final = "spotgate.dev/own-policies"

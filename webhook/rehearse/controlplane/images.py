@@ -6,12 +6,12 @@ import shutil
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from webhook.rehearse.controlplane.binaries import KWOK, PLATFORM, BinariesError, fill_cache, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENGINES: Final = ("docker", "podman", "nerdctl")
 REGISTRY: Final = "registry.k8s.io"
@@ -22,16 +22,7 @@ ETCD_TAG: Final = "3.7.0-0"
 KUBERNETES_TAG: Final = "v1.37.0"
 """The Kubernetes version of the rehearsal image: the newest with pinned digests. See the Dockerfile."""
 
-# Digests of the multi-platform images. etcd's is from https://github.com/kubernetes/k8s.io/pull/9687. The Kubernetes
-# digests are those that two other projects pin; they weren't compared with the registry. Images without a digest, such
-# as those of Kubernetes 1.37.2, are pulled by tag.
-DIGESTS: Final = {
-    "kube-apiserver:v1.37.0": "sha256:d1045e5c6d2f016797d22143eba7502e1bb712a4681836a7c35763a9c192dd70",
-    "kube-controller-manager:v1.37.0": "sha256:997c997924eb8574f63f204a0b0af133aaf33c10df84009c32d34037f4e0e077",
-    "kube-scheduler:v1.37.0": "sha256:a27622f132aa09cf2461ba077894a070c0186ec607366d14e805912d4804d11f",
-    "etcd:3.7.0-0": "sha256:6ecefbe2510c4a30573a62a4d6dd175acf881ca67003fcd91849a16df7a724d5",
-    "kwok/kwok:v0.8.0": "sha256:6d25aa8fbdfe78845423160bf125b5513f9522e2770981f0945c2a250c2b26f0",
-}
+DIGESTS: Final = msgspec.yaml.decode(Path(__file__).with_name("images.yaml").read_bytes(), type=dict[str, str])
 IMAGE: Final = "-image"
 """The suffix of cache folders whose programs come from images."""
 

@@ -6,7 +6,10 @@ when a gang loses a Pod, it recreates all Pods of the gang.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from webhook.model.patch import merge_patch
 from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, JSON, NODE, group_kind_of
@@ -16,18 +19,7 @@ if TYPE_CHECKING:
 
     from webhook.kube.pod import Pod
 
-_MARKS: Final = (
-    ("jobset.sigs.k8s.io/jobset-name",),
-    ("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index"),
-    ("kueue.x-k8s.io/pod-group-name",),
-    ("scheduling.x-k8s.io/pod-group",),
-    ("pod-group.scheduling.sigs.k8s.io",),
-    ("scheduling.k8s.io/group-name",),  # Volcano sets this as an annotation; so are the next three
-    ("scheduling.volcano.sh/group-name",),
-    ("pod-group-name",),
-    ("yunikorn.apache.org/task-group-name",),
-    ("training.kubeflow.org/job-name",),
-)
+_MARKS: Final = msgspec.yaml.decode(Path(__file__).with_name("gangs.yaml").read_bytes(), type=list[list[str]])
 """Sets of Pod labels or annotations. The values of all keys in a set identify a gang."""
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"

@@ -11,6 +11,7 @@ from webhook.documents import Document
 from webhook.inputs.objects import Manifest
 from webhook.kube.pod import Pod, PodSpec, Resources
 from webhook.kube.quantity import amount_of
+from webhook.kube.resources import Resource, resource_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,22 +21,8 @@ JSON: TypeAlias = dict[str, Any]
 GroupKind: TypeAlias = tuple[str, str]
 
 
-class RehearsedKind(msgspec.Struct, frozen=True):
-    """A kind of object that a rehearsal loads.
-
-    Attributes:
-        group: the API group; empty for the core group.
-        kind: the name of the kind.
-        plural: the name of the resource.
-        namespaced: whether the objects are namespaced.
-        stored_as: the folder of the objects in etcd; empty if it is the plural.
-    """
-
-    group: str
-    kind: str
-    plural: str
-    namespaced: bool = True
-    stored_as: str = ""
+class RehearsedKind(Resource, frozen=True):
+    """A kind of object that a rehearsal loads."""
 
     @property
     def api_version(self) -> str:
@@ -45,7 +32,7 @@ class RehearsedKind(msgspec.Struct, frozen=True):
     def key(self, metadata: Mapping[str, Any]) -> str:
         """Return the etcd key of the object with this metadata."""
         where = f"{metadata['namespace']}/" if self.namespaced else ""
-        return f"/registry/{self.stored_as or self.plural}/{where}{metadata['name']}"
+        return f"/registry/{_FOLDERS.get(self.kind, self.plural)}/{where}{metadata['name']}"
 
     def collection(self, api_version: str, namespace: str) -> str:
         """Return the API path of the objects in a namespace."""
@@ -53,32 +40,38 @@ class RehearsedKind(msgspec.Struct, frozen=True):
         return f"{prefix}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{prefix}/{self.plural}"
 
 
+_FOLDERS: Final = {"Node": "minions", "ReplicationController": "controllers"}
+"""The folders of objects in etcd that don't have the name of the resource."""
+
+
+def _kind(group: str, kind: str) -> RehearsedKind:
+    return msgspec.convert(resource_of(group, kind), RehearsedKind, from_attributes=True)
+
+
 # In order of creation: referenced kinds come first.
 KINDS: Final = (
-    NAMESPACE := RehearsedKind("", "Namespace", "namespaces", namespaced=False),
-    NODE := RehearsedKind("", "Node", "nodes", namespaced=False, stored_as="minions"),
-    RehearsedKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False),
-    RehearsedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False),
-    LIMIT_RANGE := RehearsedKind("", "LimitRange", "limitranges"),  # the API server sets its defaults in new Pods
-    QUOTA := RehearsedKind("", "ResourceQuota", "resourcequotas"),
-    STORAGE_CLASS := RehearsedKind("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False),
-    RehearsedKind("storage.k8s.io", "CSINode", "csinodes", namespaced=False),
-    RehearsedKind("", "PersistentVolume", "persistentvolumes", namespaced=False),
-    CLAIM := RehearsedKind("", "PersistentVolumeClaim", "persistentvolumeclaims"),
-    RehearsedKind("resource.k8s.io", "DeviceClass", "deviceclasses", namespaced=False),
-    RehearsedKind("resource.k8s.io", "ResourceSlice", "resourceslices", namespaced=False),
-    RehearsedKind("resource.k8s.io", "ResourceClaim", "resourceclaims"),
-    RehearsedKind("resource.k8s.io", "ResourceClaimTemplate", "resourceclaimtemplates"),
-    BUDGET := RehearsedKind("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
-    DEPLOYMENT := RehearsedKind("apps", "Deployment", "deployments"),
-    STATEFUL_SET := RehearsedKind("apps", "StatefulSet", "statefulsets"),
-    DAEMON_SET := RehearsedKind("apps", "DaemonSet", "daemonsets"),
-    REPLICA_SET := RehearsedKind("apps", "ReplicaSet", "replicasets"),
-    REPLICATION_CONTROLLER := RehearsedKind(
-        "", "ReplicationController", "replicationcontrollers", stored_as="controllers"
-    ),
-    JOB := RehearsedKind("batch", "Job", "jobs"),
-    POD := RehearsedKind("", "Pod", "pods"),
+    NAMESPACE := _kind("", "Namespace"),
+    NODE := _kind("", "Node"),
+    _kind("scheduling.k8s.io", "PriorityClass"),
+    _kind("node.k8s.io", "RuntimeClass"),
+    LIMIT_RANGE := _kind("", "LimitRange"),  # the API server sets its defaults in new Pods
+    QUOTA := _kind("", "ResourceQuota"),
+    STORAGE_CLASS := _kind("storage.k8s.io", "StorageClass"),
+    _kind("storage.k8s.io", "CSINode"),
+    _kind("", "PersistentVolume"),
+    CLAIM := _kind("", "PersistentVolumeClaim"),
+    _kind("resource.k8s.io", "DeviceClass"),
+    _kind("resource.k8s.io", "ResourceSlice"),
+    _kind("resource.k8s.io", "ResourceClaim"),
+    _kind("resource.k8s.io", "ResourceClaimTemplate"),
+    BUDGET := _kind("policy", "PodDisruptionBudget"),
+    DEPLOYMENT := _kind("apps", "Deployment"),
+    STATEFUL_SET := _kind("apps", "StatefulSet"),
+    DAEMON_SET := _kind("apps", "DaemonSet"),
+    REPLICA_SET := _kind("apps", "ReplicaSet"),
+    REPLICATION_CONTROLLER := _kind("", "ReplicationController"),
+    JOB := _kind("batch", "Job"),
+    POD := _kind("", "Pod"),
 )
 BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
 POD_OWNERS: Final = (REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET, JOB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -23,7 +23,6 @@ from webhook.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.rehearse.runs.readiness import readiness_of
 from webhook.rehearse.runs.shortage import causes_of, shortage_of
 
 if TYPE_CHECKING:
@@ -38,12 +37,15 @@ if TYPE_CHECKING:
 _REASONS: Final = 5
 """The maximum number of reasons of a workload."""
 
+_HIGHEST: Final = ("replicas", "pending_before", "lost", "grace_seconds")
+"""The fields of a result that are the highest of all runs."""
+
 
 class WorkloadRun(msgspec.Struct):
     """The observations of one workload in one run.
 
     Attributes:
-        replicas, pending_before, lost, states, lost_on, grace, startup: as in `WorkloadResult`.
+        replicas, pending_before, lost, states, lost_on, grace_seconds, startup_seconds: as in `WorkloadResult`.
         figures: the values of `FIGURES`; NaN if unknown.
         budgets: the names of the PodDisruptionBudgets that cover the workload.
         living: the number of Pods at the end.
@@ -62,8 +64,8 @@ class WorkloadRun(msgspec.Struct):
     waiting: dict[tuple[str, ...], list[RehearsedPod]] = {}
     states: tuple[tuple[float, tuple[int, ...]], ...] = ()
     lost_on: set[str] = set()
-    grace: float = 0
-    startup: float = 0
+    grace_seconds: float = 0
+    startup_seconds: float = 0
     reasons: list[HarmReason | None] = []
 
     @property
@@ -118,7 +120,7 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
         run.states = tuple(next(same) for _, same in groupby(states, itemgetter(1)))
         names = ("lowest_ready", "ready_again_seconds", "down_seconds")
         figures |= zip(names, readiness_of(run.states), strict=True)
-        run.startup = reclaim.workloads.startup(workload, reclaim.startup)
+        run.startup_seconds = reclaim.workloads.startup(workload, reclaim.startup)
         figures["missing"] = missing[workload]
         figures["pending"] = max(figures["pending"], 0)
         alike = sorted(run.waiting.values(), key=len, reverse=True)
@@ -134,13 +136,27 @@ def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: 
     return RunOutcome(workloads, {*reclaim.notes}, before, requested)
 
 
+def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float, float, float]:
+    """Return the lowest number of ready Pods, the second of full recovery, and the seconds without a ready Pod.
+
+    ``states`` lists the number of Pods in each state, starting with ready, and the second of the change. The recovery
+    or the outage is NaN if the workload never recovers. The outage is 0 if no Pod was ready at the notice.
+    """
+    (_, (before, *_)), again = states[0], 0.0
+    for seconds, (ready, *_) in states:
+        again = math.nan if ready < before else seconds if math.isnan(again) else again
+    outage = sum(until - begin for (begin, (ready, *_)), (until, _) in pairwise(states) if not ready)
+    down = outage if states[-1][1][0] else math.nan
+    return min(ready for _, (ready, *_) in states), again, down if before else 0.0
+
+
 def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches: Watches, *, is_lost: bool) -> None:
     """Count the state of a Pod before the reclaim, and how long its budgets weren't met."""
     figures = run.figures
     run.replicas += pod.ran
     run.lost += is_lost
     run.lost_on |= {pod.node} if is_lost else set()
-    run.grace = max(run.grace, float(pod.seen.grace_seconds) if is_lost else 0)
+    run.grace_seconds = max(run.grace_seconds, float(pod.seen.grace_seconds) if is_lost else 0)
     run.moves |= is_lost and not pod.leaves
     run.pending_before += pod.waited
     figures["pending"] -= pod.waited
@@ -212,11 +228,8 @@ def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ..
         results.append(
             WorkloadResult(
                 **structs.asdict(workload),
-                replicas=max(run.replicas for run in runs),
-                pending_before=max(run.pending_before for run in runs),
-                lost=max(run.lost for run in runs),
-                grace_seconds=max(run.grace for run in runs),
-                startup_seconds=runs[0].startup,
+                **{name: max(getattr(run, name) for run in runs) for name in _HIGHEST},
+                startup_seconds=runs[0].startup_seconds,
                 budget=", ".join(sorted(set().union(*(run.budgets for run in runs)))),
                 states=runs[0].states,
                 lost_on=tuple(sorted(runs[0].lost_on)),

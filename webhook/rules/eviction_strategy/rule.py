@@ -33,10 +33,8 @@ from webhook.kube.containers import writable_claim
 from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import rules_for
-from webhook.rules.concern import EVERYTHING, Concern, Keys
-from webhook.rules.eviction_strategy.lint import lint
 from webhook.rules.eviction_strategy.spec import EvictionStrategySpec
-from webhook.rules.protocol import Facts, Levels, PolicyKind
+from webhook.rules.protocol import EVERYTHING, Concern, Facts, Keys, Levels, PolicyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,8 +121,8 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 id="contradiction",
                 reason="two eviction strategies contradict each other, and CoreWeave doesn't define which one applies",
                 field=_label(keys[0]),
-                detail=f"With {keys[0]}, the Pod is deleted at once; with {keys[1]}, after its grace period.",
-                fix=f"remove {keys[0]} or this label",
+                detail=f"With {keys[0]}, CoreWeave deletes the Pod at once; with {keys[1]}, after its grace period.",
+                fix=f"keep only one of the labels: remove {keys[0]}, or remove this one",
                 yaml=_labels(self.spec.graceful),
             )
         if graceful:
@@ -132,7 +130,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         elif why := self._why_not_interruptible(subject):
             yield Violation(
                 id="interrupted-state",
-                reason=f"{why}, and interruptible Pods are deleted without their grace period",
+                reason=f"{why}, and CoreWeave deletes interruptible Pods without their grace period",
                 field=_label(keys[0]),
                 detail="CoreWeave advises against interruptible Pods for such work. It never evicts Pods "
                 "without an eviction label.",
@@ -145,7 +143,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"the Pod is interruptible, so it doesn't get its grace period of {seconds} s: unsaved "
                 "work is lost",
                 field="spec.terminationGracePeriodSeconds",
-                detail=f"CoreWeave deletes interruptible Pods without waiting, and a drain ends after "
+                detail=f"CoreWeave doesn't wait for interruptible Pods, and its drain ends after "
                 f"{self.spec.drain_timeout_seconds} s.",
                 fix=f"replace label {keys[0]} with this label",
                 yaml=_labels(self.spec.graceful),
@@ -162,15 +160,15 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and value != label.value:
                 yield _no_effect(
                     label,
-                    f"{label.key} says {json.dumps(value[:_SHOWN])}, not {right}: it may have no effect",
+                    f"label {label.key} is {json.dumps(value[:_SHOWN])}, not {right}, and may have no effect",
                     _label(label.key),
-                    "remove it, or write",
+                    "remove the label, or write",
                 )
             if value is None and label.key in pod.annotations:
                 yield _no_effect(
                     label,
-                    f"{label.key} has no effect as an annotation: the Pod is never evicted, and blocks the "
-                    "drain of its node",
+                    f"{label.key} has no effect as an annotation: CoreWeave never evicts the Pod, which blocks "
+                    "its node's drain",
                     f'metadata.annotations["{label.key}"]',
                     "move it to the labels",
                 )
@@ -178,15 +176,15 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if key not in self.keys and (meant := self._intended_label(key)) is not None:
                 yield _no_effect(
                     meant,
-                    f"label {key[:_SHOWN]} has no effect: the Pod is never evicted, and blocks the drain of its node",
+                    f"{key[:_SHOWN]} has no effect: CoreWeave never evicts the Pod, which blocks its node's drain",
                     _label(key),
-                    f"write this instead of {key[:_SHOWN]}",
+                    f"replace {key[:_SHOWN]} with",
                 )
         for label in self.labels if subject.template and not alike else ():
             if label.key in subject.workload.labels:
                 yield _no_effect(
                     label,
-                    f"{label.key} is on the {subject.request.kind.kind} and not on its Pods: they are never evicted",
+                    f"{label.key} is on the {subject.request.kind.kind}, not on its Pods: CoreWeave never evicts them",
                     "metadata.labels",
                     "set it on the pod template",
                 )
@@ -211,18 +209,18 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
             if taint is None:
                 continue
             rest = [msgspec.to_builtins(other) for number, other in enumerate(tolerations) if number != index][:_LISTED]
-            where, lead = f"it tolerates {taint.key}", "tolerate only the necessary taints"
+            where, lead = f"the Pod tolerates {taint.key}", "keep only those that the Pod needs"
             if not toleration.key:
                 where = f"the Pod tolerates every taint, including {taint.key}"
-                lead = "write one toleration for each taint that the Pod must tolerate"
+                lead = "write one for each taint that the Pod must tolerate"
                 rest.append({"key": "KEY", "operator": _EXISTS})
             this = ", ".join(f"{name}: {value}" for name, value in msgspec.to_builtins(toleration).items())
             yield Violation(
                 id="bypassed",
-                reason=f"{where}: the Pod may be evicted without its grace period",
+                reason=f"{where}, so CoreWeave may evict it without its grace period",
                 field=f"spec.tolerations[{index}]",
                 detail=f"CoreWeave ignores {self.spec.graceful.key} for Pods that tolerate {_shown(taint)}.",
-                fix=f"{lead}, without `{{{this}}}`",
+                fix=f"remove toleration `{{{this}}}`, and {lead}",
                 yaml={"spec": {"tolerations": rest}},
             )
 
@@ -235,17 +233,17 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
         for kind in kinds:
             shown = kind.partition(".")[0]
             if self.spec.distributed.match(kind):
-                return f"the Pods of a {shown} work in step"
+                return f"the Pods of a {shown} run in lockstep"
             if self.spec.stateful.match(kind):
                 return f"the Pods of a {shown} hold state"
         if not subject.template:
             return ""
         workload = subject.workload
         if workload.indexed:
-            return "the Pods of an indexed Job work in step"
+            return "the Pods of an indexed Job run in lockstep"
         if any(map(self.spec.replicated.match, kinds)) and workload.replicas == 1:
             claim = writable_claim(subject.pod)
-            return f"its only replica writes to the claim `{claim}`" if claim else ""
+            return f"its only replica writes to claim `{claim}`" if claim else ""
         return ""
 
     def _on_sunk(self, pod: Pod, *, graceful: bool) -> Iterator[Violation]:
@@ -265,9 +263,9 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
                 reason="the DaemonSet doesn't tolerate the taints of SUNK nodes: its Pods are evicted there, or "
                 "never start",
                 field="spec.tolerations",
-                detail=f"It lacks tolerations of {', '.join(map(_shown, missing))}. A Slurm job waits until its "
-                "Pods are gone.",
-                fix="add these",
+                detail=f"It lacks tolerations for {', '.join(map(_shown, missing))}. A Slurm job waits until the "
+                "DaemonSet's Pods are gone.",
+                fix="add these tolerations",
                 yaml={"spec": {"tolerations": list(map(_tolerating, missing))}},
             )
 
@@ -279,7 +277,7 @@ class EvictionStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _no_effect(meant: LabelSpec, reason: str, field: str, lead: str) -> Violation:
-    detail = f"CoreWeave reads only the label `{meant.key}: {meant.value}` of Pods. It never evicts other Pods."
+    detail = f"CoreWeave reads only the Pod label `{meant.key}: {meant.value}`, and never evicts a Pod without a label."
     return Violation(id="no-effect", reason=reason, field=field, detail=detail, fix=lead, yaml=_labels(meant))
 
 
@@ -330,7 +328,6 @@ KIND: Final = PolicyKind(
     spec=EvictionStrategySpec,
     not_exported="it checks the owner of a Pod, and the nodes that it can run on",
     compile=_compile,
-    lint=lint,
     rules=lambda _: rules_for([("", "pods")], "CREATE", "UPDATE"),
     order=2,
     pods_only=True,

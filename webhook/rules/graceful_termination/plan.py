@@ -17,7 +17,7 @@ from webhook.kube.hooks import HookSleep, hook_sleeps, longest_sleep, spelled, u
 from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.wording import NOT_MUTATED, pod_noun, run_on_demand
+from webhook.rules.targeting import NOT_MUTATED, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -83,7 +83,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
                 field=f'metadata.labels["{CLASS_LABEL}"]',
                 detail=f"The Pod gets the settings of class `{self.workload_class}`. Known classes: {known}.",
-                fix="use one of these, or add the class to the policy's `classes`",
+                fix="use a known class, or add this one to `classes` of the policy",
             )
         if unknown := self.keeps.difference(KEEP_WORDS):
             word = min(unknown)[:_LONGEST_WORD]
@@ -93,13 +93,13 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
                 reason=f"unknown word `{word}`{did_you_mean(word, KEEP_WORDS)}",
                 field=f'metadata.annotations["{KEEP_ANNOTATION}"]',
                 detail=f"The word has no effect. Known words: {known}.",
-                fix=f"write `{KEEP_ANNOTATION}` as a list of these words, separated by commas",
+                fix=f"write only known words in `{KEEP_ANNOTATION}`, separated by commas",
             )
         current = pod.grace_seconds
         if self.grace != current:
             yield warning(
                 id="grace-not-set",
-                reason=f"a grace period of {current} s should be {self.grace} s on spot",
+                reason=f"the grace period is {current} s, and should be {self.grace} s on spot",
                 field=_GRACE,
                 detail=f"{self.budget}. The Pod's class is `{self.workload_class}`. {NOT_MUTATED}",
                 fix=f"set `{self._setting}: {self.grace}`, {self._or_keep('grace-period')}",
@@ -138,7 +138,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             lost += f" A lifecycle hook alone sleeps {spelled(longest)}."
             fix = f"sleep less, {fix}"
         elif name := unknown_hook(pod):
-            lost += f" The preStop hook of `{name}` may take the whole grace period, so spotgate never shortens it."
+            lost += f" The preStop hook of `{name}` may need the whole grace period, so spotgate keeps it."
             fix = f"let the hook end in time, {fix}"
         return warning(
             id="over-budget",
@@ -153,7 +153,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         detail = (
             "preStop is part of the grace period: SIGTERM comes when the grace period ends, and SIGKILL 2 s later."
             if sleep.hook == "preStop"
-            else "If the Pod is stopped while it starts, it is killed before the hook ends."
+            else "If the Pod stops while it starts, SIGKILL comes before the hook ends."
         )
         if sleep.native and sleep.seconds > self.grace:
             detail += " The API server refuses a `sleep` that is longer than the grace period."
@@ -173,14 +173,14 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         names = ", ".join(f"`{pod.spec.containers[index].name}`" for index in self.sleepless)
         if handler is None:
             reason, why = f"spotgate can't inject a preStop sleep of {seconds} s: {self.no_handler}", ""
-            fix = f"give each container a preStop hook that waits {seconds} s"
+            fix = f"add a preStop hook that waits {seconds} s to {names}"
         else:
             reason, why = f"the preStop sleep of {seconds} s is missing", f" {NOT_MUTATED}"
-            fix = f"give each container `lifecycle: {dump_on_one_line({'preStop': as_json(handler)})}`"
+            fix = f"add `lifecycle: {dump_on_one_line({'preStop': as_json(handler)})}` to {names}"
         return warning(
             id="pre-stop-impossible" if handler is None else "pre-stop-missing",
             reason=reason,
             field=f"spec.containers[{self.sleepless[0]}].lifecycle",
-            detail=f"Requests still arrive while a Pod stops, and SIGTERM comes at once to {names}.{why}",
+            detail=f"Requests still arrive while a Pod stops, but SIGTERM reaches {names} at once.{why}",
             fix=f"{fix}, {self._or_keep('pre-stop')}",
         )

@@ -27,6 +27,7 @@ Source
 
 from __future__ import annotations
 
+import string
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -44,17 +45,17 @@ from webhook.kube.pod import DEFAULT_GRACE_SECONDS, Handler, Pod
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.graceful_termination.lint import lint
 from webhook.rules.graceful_termination.plan import TerminationPlan
-from webhook.rules.graceful_termination.spec import ClassSpec, GracefulTerminationSpec
-from webhook.rules.protocol import Facts, PolicyKind
+from webhook.rules.graceful_termination.spec import DEFAULT_CLASSES, ClassSpec, GracefulTerminationSpec
+from webhook.rules.protocol import Facts, PolicyKind, SpecWarning, hint_for
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from webhook.rules.concern import Concern
+    from webhook.kube.templates import Workload
     from webhook.rules.context import Context
+    from webhook.rules.protocol import Concern
     from webhook.rules.subject import Subject
 
 NATIVE_SLEEP: Final = (1, 30)
@@ -101,7 +102,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         else:
             budget, gpu = self.budgets.of(target), target.gpu is True
         if budget is None:
-            subject.trace.skip("unchanged, because the reclaim time is unknown: %s", target.because)
+            subject.trace.skip("unchanged, because no known reclaim time applies: %s", target.because)
             return None
         subject.trace.say("may run on spot: %s", target.because)
         return self._within(budget, target, subject, context, gpu=gpu)
@@ -175,7 +176,7 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         if oldest >= NATIVE_SLEEP and self.spec.method != "exec":
             return native_sleep(seconds), ""
         if self.spec.method == "sleep":
-            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook (1.30 has)"
+            return None, f"Kubernetes {oldest[0]}.{oldest[1]} has no `sleep` hook, which needs 1.30"
         if is_windows(pod):
             return None, "a Windows Pod has no /bin/sh"
         return exec_sleep(seconds), ""
@@ -194,6 +195,13 @@ def _compile(spec: GracefulTerminationSpec, facts: Facts) -> GracefulTermination
     )
 
 
+def _lint(spec: GracefulTerminationSpec, _workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield a warning for each class with a misspelled name."""
+    for name in spec.classes:
+        if hint := hint_for(name.rstrip(string.digits), DEFAULT_CLASSES):
+            yield SpecWarning(("classes", name), f"adds a new class{hint}")
+
+
 KIND: Final = PolicyKind(
     name="GracefulTermination",
     spec=GracefulTerminationSpec,
@@ -205,7 +213,7 @@ KIND: Final = PolicyKind(
     ),
     not_exported="it changes Pods",
     compile=_compile,
-    lint=lint,
+    lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
     needs=Needs(namespaces=True, pools=True),

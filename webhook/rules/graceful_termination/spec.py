@@ -1,19 +1,13 @@
 """Define the ``spec`` of GracefulTermination."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from webhook.base.globs import Globs
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, QUEUE_WORKER, STATELESS, TRAINING_OPERATORS
-from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds
+from webhook.capacity.placement.workload_class import TRAINING_OPERATORS
+from webhook.policy.common import ClassName, DecidingSpec, KindGlobs, KindPatterns, Model, Seconds, defaults_next_to
 from webhook.policy.errors import quoted_value
 from webhook.policy.schema_annotations import Before, Check, EnumDescriptions, Field
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MOST_GRACE: Final = 86400
 """One day: the maximum of all fields in seconds of a policy."""
@@ -39,15 +33,7 @@ class ClassSpec(Model):
     """The sleep before SIGTERM; 0 for none."""
 
 
-_CLASSES: Final[tuple[tuple[str, int | Literal["budget"], int], ...]] = (
-    (STATELESS, 60, 5),
-    (QUEUE_WORKER, 120, 5),
-    (CHECKPOINTING, "budget", 0),
-    (BATCH, 30, 0),
-)
-DEFAULT_CLASSES: Final[Mapping[str, ClassSpec]] = {
-    name: ClassSpec(grace_seconds=grace, pre_stop_seconds=sleep) for name, grace, sleep in _CLASSES
-}
+DEFAULT_CLASSES: Final = defaults_next_to(__file__)("classes", dict[str, ClassSpec])
 
 
 def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
@@ -89,5 +75,5 @@ class GracefulTerminationSpec(DecidingSpec):
         default_factory=lambda: dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Globs(TRAINING_OPERATORS)
+    training_operators: KindPatterns = KindGlobs(TRAINING_OPERATORS.patterns)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

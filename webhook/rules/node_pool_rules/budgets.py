@@ -75,10 +75,8 @@ def _malformed(where: str, problem: str, example: Mapping[str, Any], filling: st
         id="malformed-budget",
         reason=f"{where.removeprefix('spec.')} {problem}",
         field=where,
-        detail="Either Karpenter's CRD rejects the value, or Karpenter never disrupts a node.",
-        fix=filling
-        or f"write a number of nodes, or a percentage up to 100%, for "
-        f"example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
+        detail="Karpenter's CRD rejects the value, or Karpenter never disrupts a node.",
+        fix=filling or f"write the budget as in this example:\n{as_yaml(BUDGETS.text, [dict(example)])}",
         unknown=bool(filling),
     )
 
@@ -102,7 +100,7 @@ def _are_reasons(value: object) -> bool:
 
 
 _RIGHT: Final[Mapping[str, tuple[Callable[[object], bool], str, Any]]] = {
-    "nodes": (_are_nodes, "a number of nodes, or a percentage up to 100%", _DEFAULT_NODES),
+    "nodes": (_are_nodes, "a number or a percentage (at most 100%)", _DEFAULT_NODES),
     "schedule": (_matches(_SCHEDULE), "a cron schedule: minute, hour, day, month, weekday (0-6)", "0 9 * * 1-5"),
     "duration": (_matches(_DURATION), "a duration of hours and minutes", "8h"),
     "reasons": (_are_reasons, f"a list of {', '.join(_REASONS)}", ["Drifted"]),
@@ -149,8 +147,7 @@ def _useless(budgets: list[_Budget]) -> Iterator[Violation]:
                 reason=f"the budget of {budget} never takes effect",
                 field=f"{BUDGETS.text}[{budget.index}]",
                 detail=f"The strictest active budget wins, and {stricter} is always active: it has no schedule.",
-                fix="give the budget of {stricter} a schedule for the hours that need the stricter limit, or "
-                "remove this one",
+                fix=f"give the budget of {stricter} a schedule for the hours that need it, or remove this budget",
             )
 
 
@@ -158,9 +155,9 @@ def _always_blocked(zero: _Budget, allowed: str) -> Violation:
     budgets = [{"nodes": allowed}, {"nodes": "0", "schedule": "0 8 * * 1-5", "duration": "10h"}]
     return Violation(
         id="budget-blocks",
-        reason="a budget of 0 nodes always blocks voluntary disruption if it has no schedule",
+        reason="a budget of 0 nodes without a schedule always blocks voluntary disruption",
         field=f"{BUDGETS.text}[{zero.index}]",
-        detail="The strictest active budget wins, and this one is always active. Nodes are neither "
-        "consolidated nor replaced when they drift. A reclaim isn't affected.",
-        fix=f"give the budget of 0 a schedule, for example working hours in UTC:\n{as_yaml('budgets', budgets)}",
+        detail="The strictest active budget wins, and this one is always active. Karpenter neither consolidates "
+        "nodes nor replaces drifted ones. The budget doesn't affect a reclaim.",
+        fix=f"give the budget of 0 nodes a schedule, for example working hours in UTC:\n{as_yaml('budgets', budgets)}",
     )

@@ -84,7 +84,7 @@ class FieldRule(msgspec.Struct, frozen=True):
             yield self._violation("minimum", f"{path} is {given}, less than {spec.minimum}", "", fix)
         if spec.immutable and before is not None:
             was = f"The request changes {on_one_line(before)} to {on_one_line(given)}."
-            fix = f"keep it, and create another pool for {on_one_line(given)}:\n{as_yaml(path, before)}"
+            fix = f"create another pool with {on_one_line(given)}, and keep this value here:\n{as_yaml(path, before)}"
             yield self._violation("immutable", f"{path} can't be changed", was, fix, given)
 
     def _judge_text(self, given: str) -> Iterator[Violation]:
@@ -96,7 +96,7 @@ class FieldRule(msgspec.Struct, frozen=True):
         elif spec.values and self._spelt(given) not in map(self._spelt, spec.values):
             reason = f"{path} is {given[:_SHOWN]!r}, not one of {', '.join(spec.values)}"
             meant = max(spec.values, key=partial(_likeness, given))
-            fix = f"write one of them, for example:\n{as_yaml(path, meant)}"
+            fix = f"write one of these values, for example:\n{as_yaml(path, meant)}"
             yield self._violation("values", reason, "", fix, given)
 
     def _value(self, manifest: Mapping[str, Any]) -> Any:
@@ -147,8 +147,8 @@ class Check(msgspec.Struct, frozen=True):
                 id="check-failed",
                 reason=f"can't evaluate a check of {changed[0].text}: {problem}",
                 field=problem.partition(" ")[0],
-                detail=f"`{on_one_line(spec.when.text)}` can't be evaluated on this object.",
-                fix="give the field a value of the type in its schema, or correct the check",
+                detail=f"The check is `{on_one_line(spec.when.text)}`.",
+                fix="set the field to a value of the type in its schema, or correct the check in the policy",
                 outcome=outcome,
                 unknown=True,
             )

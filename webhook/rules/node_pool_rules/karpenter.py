@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from webhook.capacity.providers.pool import Pool
     from webhook.rules.node_pool_rules.spec import DiversificationSpec
 
-GROUP: Final = "karpenter.sh"
-RESOURCE: Final = "nodepools"
+NODE_POOLS: Final = ("karpenter.sh", "nodepools")
+"""The API group and the resource of Karpenter's pools."""
 
 _ZONE_ID_LABEL: Final = "topology.k8s.aws/zone-id"
 _REQUIREMENTS: Final = Query("spec.template.spec.requirements")
@@ -74,7 +74,7 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversific
             id="contradicting-requirements",
             reason=f"no node can meet the requirements on {key}",
             field=_REQUIREMENTS.text,
-            detail="A node must meet all requirements on a label. None can, so Karpenter never launches one.",
+            detail="A node must meet all requirements on a label. No machine can, so Karpenter never launches a node.",
             fix="keep only one requirement on the label, for example:\n"
             + as_yaml(_REQUIREMENTS.text, [{"key": key, "operator": "In", "values": ["<the intended value>"]}]),
         )
@@ -86,7 +86,7 @@ def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: Diversific
 def _judge_diversity(requirements: Requirements, domain: str, wanted: DiversificationSpec) -> Iterator[Violation]:
     has = diversity_of(requirements, domain)
     short = {
-        noun: f"{have} {noun}{'' if have == 1 else 's'} (of at least {want})"
+        noun: f"{have} of at least {want} {noun}s"
         for noun, have, want in (
             ("instance type", has.types, wanted.instance_types),
             ("generation", has.generations, wanted.generations),
@@ -96,7 +96,7 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversific
     }
     if not short:
         return
-    fix = f"admit more {'s, '.join(short)}s: list more values, or remove the requirement"
+    fix = f"admit more {'s and '.join(short)}s: list more values, or remove the requirement"
     if domain and list(short) != ["zone"]:
         listed = requirements.of(TYPE_LABEL).values or requirements.of(f"{domain}/instance-family").values or ()
         categories = {match["category"] for name in listed if (match := _AWS_TYPE.fullmatch(name)) is not None}
@@ -107,9 +107,9 @@ def _judge_diversity(requirements: Requirements, domain: str, wanted: Diversific
         fix += f". For example, by category and generation:\n{as_yaml(_REQUIREMENTS.text, lines)}"
     yield Violation(
         id="diversification",
-        reason=f"the spot pool is too narrow, and can be reclaimed all at once: {', '.join(short.values())}",
+        reason=f"the spot pool is too narrow, so one reclaim can take all its nodes: {', '.join(short.values())}",
         field=_REQUIREMENTS.text,
-        detail="Spot capacity is reclaimed by instance type and zone.",
+        detail="Providers reclaim spot capacity by instance type and zone.",
         fix=fix,
     )
 

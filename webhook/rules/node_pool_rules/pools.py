@@ -56,10 +56,10 @@ def judge_pool(
     if reader.several_types and _of_one_type(pool) and not _of_one_type(before):
         yield Violation(
             id="diversification",
-            reason=f"a spot pool of one instance type is reclaimed all at once: {pool.instance_type}",
+            reason=f"the spot pool has one instance type, so one reclaim can take all its nodes: {pool.instance_type}",
             field=reader.instance_type.place(value) if reader.instance_type is not None else "",
-            detail="Spot capacity is reclaimed by instance type and zone: nodes of other types stay.",
-            fix="list several types of the same size, as many as its Pods can run on",
+            detail="Providers reclaim spot capacity by instance type and zone, so nodes of other types stay.",
+            fix="list several instance types of the same size, as many as the Pods can use",
         )
     new = [problem for problem in pool.problems if problem not in was and problem.partition(" ")[0] not in reported]
     if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
@@ -67,10 +67,10 @@ def judge_pool(
     if new:
         yield Violation(
             id="unreadable",
-            reason=f"{pool} can't be read in full",
+            reason=f"spotgate can't read all fields of {pool}",
             field=new[0].partition(" ")[0],
             detail=f"{'; '.join(new)}. Facts that depend on these fields are unknown.",
-            fix=filling_in(new) or f"use the types and values from the schema of {pool.kind}",
+            fix=filling_in(new) or f"write these fields with the types and values in the schema of {pool.kind}",
             unknown=bool(placeholder_in(new)),
         )
 
@@ -137,10 +137,10 @@ def _unknown(
     unknown = listed(map(on_one_line, names), _NAMED) or "(none)"
     field = reader.instance_type or reader.requirements
     right = "the names are correct, add them" if several else "the name is correct, add it"
-    add = filling_in(names) or f"If {right} to the {where} of CapacityProvider {pool.provider}"
+    add = filling_in(names) or f"{'If' if meant else 'if'} {right} to `{where}` of CapacityProvider {pool.provider}"
     return Violation(
         id="unknown-instance-type",
-        reason=f"unknown {what} {unknown}: no list contains {'them' if several else 'it'}",
+        reason=f"unknown {what} {unknown}: not listed in CapacityProvider {pool.provider}",
         field=field.field if field is not None else "",
         detail="spotgate assumes that an unlisted type has GPUs if the pool is spot, and none if the pool is "
         "on-demand.",

@@ -30,11 +30,10 @@ import msgspec
 
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import ResourceRule, is_named, rules_for
+from webhook.policy.match import ResourceRule, expect_judged, is_named, rules_for
 from webhook.policy.terms import Enforcement
-from webhook.rules.expected import expect_judged
 from webhook.rules.node_pool_rules.checks import Check, FieldRule, ResourceChecks
-from webhook.rules.node_pool_rules.karpenter import GROUP, RESOURCE, judge_karpenter
+from webhook.rules.node_pool_rules.karpenter import NODE_POOLS, judge_karpenter
 from webhook.rules.node_pool_rules.pools import judge_pool
 from webhook.rules.node_pool_rules.spec import DiversificationSpec, NodePoolRulesSpec
 from webhook.rules.protocol import Facts, Levels, PolicyKind
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 _OPERATIONS: Final = ("CREATE", "UPDATE")
-_KARPENTER: Final = (GROUP, RESOURCE)
 
 
 class NodePoolRules(msgspec.Struct, frozen=True):
@@ -87,7 +85,7 @@ class NodePoolRules(msgspec.Struct, frozen=True):
         declared = {field.spec.path.text for field in checks.fields} if checks is not None else set()
         reported = declared & {violation.field for violation in violations}
         yield from self.levels.lowered(judge_pool(reader, self.providers[pool.provider], pool, before, value, reported))
-        if key == _KARPENTER:
+        if key == NODE_POOLS:
             yield from self.levels.lowered(judge_karpenter(value, old, pool, self.wanted))
 
 
@@ -138,7 +136,7 @@ def _compile(spec: NodePoolRulesSpec, facts: Facts) -> NodePoolRules:
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
-    return rules_for(sorted({*readers_by_resource(facts.providers.values()), _KARPENTER}), *_OPERATIONS)
+    return rules_for(sorted({*readers_by_resource(facts.providers.values()), NODE_POOLS}), *_OPERATIONS)
 
 
 KIND: Final = PolicyKind(

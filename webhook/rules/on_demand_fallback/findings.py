@@ -69,16 +69,16 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         """Return the violation for a request that creates a spot pool without the fallback that it needs."""
         title = self.fallbacks.providers[spot.provider].title
         limited = self.fallbacks.is_limited(spot, pools, need.require)
-        only = ", only a pool whose capacity ends by itself" if limited else ""
+        only = ", only time-limited capacity" if limited else ""
         detail = [
             need.because
-            or f"When {title} reclaims the nodes of this pool, Pods stay pending unless another pool can run them.",
+            or f"When {title} reclaims the nodes of this pool, its Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
         machines = change.reader.machines
         unlisted = machines.unlisted(spot)
         if unlisted:
-            detail.append(f"CapacityProvider {spot.provider} doesn't list {', '.join(unlisted)}: it counts as GPU.")
+            detail.append(f"CapacityProvider {spot.provider} doesn't list {', '.join(unlisted)}: counted as GPU.")
         elif spot.gpu is Gpu.UNKNOWN and machines.classify(spot.instance_type.split(", ")) is Gpu.ANY:
             detail.append(f"Some of its instance types have GPUs, and {title} can choose any of them.")
         if spot.problems:
@@ -92,9 +92,9 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             fix = f"{_capacity_remedy(change.reader)}; if the pool is spot, {fix}"
         elif need.require == "gpu" and unlisted:
             types = f"`instanceTypes` (`gpu` or `cpu`) of CapacityProvider {spot.provider}"
-            fix = f"add {', '.join(unlisted)} to {types}; if it has GPUs, {fix}"
+            fix = f"add {', '.join(unlisted)} to {types}; if the pool has GPUs, {fix}"
         elif spot.gpu is Gpu.UNKNOWN and (remedy := _gpu_remedy(spot)):
-            fix = f"{remedy}; if it has GPUs, {fix}"
+            fix = f"{remedy}; if the pool has GPUs, {fix}"
         return Violation(
             id="limited-fallback" if limited else "missing",
             reason=f"{_spot_pools([spot])} has no {_named(need)}{only}",
@@ -111,11 +111,11 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         fix = ["delete the spot pools first", f"create another on-demand pool first{self._example(left[0], need)}"]
         flag, maximum = reader.size.autoscaling, reader.size.maximum
         if after is not None and after.desired == 0 and not after.autoscaling and flag and flag.plain and maximum:
-            fix.insert(0, f"turn on {flag.field}, with {maximum.field} above 0, to run it at 0 nodes")
+            fix.insert(0, f"to keep the pool at 0 nodes, turn on {flag.field} with {maximum.field} above 0")
         because = [need.because] if need.because else []
         if change.field == OWNERS:
-            because.append("The garbage collector deletes an object when its owners are gone.")
-            fix.insert(0, "remove its owner references")
+            because.append("The garbage collector deletes the pool when its new owners are gone.")
+            fix.insert(0, "remove the owner references")
         return Violation(
             id="last-fallback",
             reason=f"{change.before} is the last {_named(need)} of {_spot_pools(left)}",
@@ -141,7 +141,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             field=change.field,
             detail=f"{spot} is in {_zones([spot])}, {_names(fallbacks)} in {other_zones}. Zonal volumes can't "
             "follow the Pods there.",
-            fix=f"create an on-demand pool in {_zones([spot])} too",
+            fix=f"create an on-demand pool in {_zones([spot])}",
         )
 
     def _useless(self, spot: Pool, need: FallbackNeed, pools: Sequence[Pool]) -> list[str]:
@@ -176,7 +176,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if manifest is not None:
             return ", for example:\n" + dump(manifest)
         of_kind = f"of kind {spot.kind} " if reader.template or reader.capacity.on_demand else ""
-        return f": a pool {of_kind}{what} that is not spot and can have at least 1 node"
+        return f": a pool {of_kind}{what} that isn't spot and can have at least 1 node"
 
 
 def _is_open(spot: Pool, pools: Iterable[Pool]) -> bool:
@@ -204,8 +204,8 @@ def unknown_template(reader: PoolReader, pool: Pool) -> Violation:
         id="template-unknown",
         reason=f"can't tell whether {pool} is spot: {named} is unknown",
         field=reader.capacity_query.field,
-        detail="The pool gets no machines without the template. spotgate evaluates the pool when the template "
-        "is created.",
+        detail="The pool gets no machines without the template. spotgate evaluates the pool when you create the "
+        "template.",
         fix=f"create {named} in the same namespace, or pass it with --state",
         unknown=True,
     )
@@ -224,7 +224,7 @@ def _gpu_remedy(spot: Pool) -> str:
     if spot.problems:
         return "correct the fields that can't be read"
     if spot.requirements is None and not spot.instance_type:
-        return "name its instance types in the pool itself, and not in a launch template or by a selector"
+        return "list the instance types in the pool itself, not in a launch template or a selector"
     return ""
 
 
@@ -248,7 +248,7 @@ def _spot_pools(pools: Sequence[Pool]) -> str:
     if len(pools) > 1:
         return f"{len(pools)} GPU spot pools"
     if pools[0].capacity is CapacityType.UNKNOWN:
-        return f"{pools[0]} (it may be spot)"
+        return f"{pools[0]} (may be spot)"
     return f"GPU spot pool {pools[0]}" if pools[0].gpu is Gpu.YES else f"spot pool {pools[0]}"
 
 

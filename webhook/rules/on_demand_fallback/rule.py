@@ -42,8 +42,7 @@ from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, did_you_mean
-from webhook.policy.match import ResourceRule, rules_for
-from webhook.rules.expected import expect_judged
+from webhook.policy.match import ResourceRule, expect_judged, rules_for
 from webhook.rules.on_demand_fallback.findings import (
     OWNERS,
     FallbackFindings,

@@ -15,7 +15,7 @@ from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import DIRECTORY, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
 from webhook.model.decision import Violation, warning
-from webhook.rules.wording import NOT_MUTATED, pod_noun
+from webhook.rules.targeting import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +86,9 @@ class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.wrong is not None:
             yield warning(
                 id="volume-taken",
-                reason=f"volume `{VOLUME}` has other contents than the deadline of the node",
+                reason=f"volume `{VOLUME}` doesn't contain the deadline of the node",
                 field=f"spec.volumes[{self.wrong}]",
-                detail=f"spotgate adds a volume with this name, which has the annotation {RECLAIM_AT} as the file "
+                detail=f"spotgate needs this name for a volume that shows annotation {RECLAIM_AT} as the file "
                 f"`{FILE}`.",
                 fix=f"rename the volume, or {keep}",
             )
@@ -96,22 +96,22 @@ class NoticePlan(msgspec.Struct, frozen=True, kw_only=True):
             path = (placed.container.volumeMounts or ())[index].mountPath
             yield warning(
                 id="path-taken",
-                reason=f"`{placed.container.name}` can't see the deadline of its node: it has a mount at {path[:80]}",
+                reason=f"`{placed.container.name}` can't read its node's deadline: another mount is at {path[:80]}",
                 field=f"{placed.field}.volumeMounts[{index}].mountPath",
-                detail=f"The file is {DIRECTORY}/{FILE}. spotgate doesn't change your mounts, and can't mount into a "
-                "read-only volume.",
+                detail=f"The deadline is in {DIRECTORY}/{FILE}. spotgate doesn't change your mounts, and can't mount "
+                "into a read-only volume.",
                 fix=f"mount your volume elsewhere, or {keep}",
             )
         if self.unmounted or not self.labeled:
             missing = f"label {ON_RECLAIM}: {self.action}"
             if self.unmounted:
                 names = ", ".join(f"`{placed.container.name}`" for placed in self.unmounted)
-                missing = f"the file with the deadline of the node, in {names},"
+                missing = f"the file with the deadline of the node for {names}"
             yield warning(
                 id="not-injected",
                 reason=f"{missing} is missing",
                 field=f"{self.unmounted[0].field}.volumeMounts" if self.unmounted else "metadata.labels",
-                detail=f"The action is `{self.action}`. {NOT_MUTATED}",
+                detail=f"The action at a reclaim is `{self.action}`. {NOT_MUTATED}",
                 fix=f"recreate the Pod, or {keep}",
             )
 

@@ -25,30 +25,27 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.base.globs import Globs
 from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_RECLAIM_NOTICE, NotTargeting, kept_fields
-from webhook.capacity.placement.workload_class import CLASS_LABEL, TRAINING_OPERATORS, derive_class
+from webhook.capacity.placement.workload_class import CLASS_LABEL, CLASSES, TRAINING_OPERATORS, derive_class
 from webhook.capacity.providers.pool import Gpu
 from webhook.capacity.view import Needs
 from webhook.kube.notice import ACTIONS, EVICT, INFORM, NONE, ON_RECLAIM, VOLUME
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import Facts, PolicyKind
-from webhook.rules.reclaim_notice.lint import lint
+from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.plan import NoticePlan
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from webhook.kube.edit import PodEditor
+    from webhook.kube.templates import Workload
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
-_OPERATORS: Final = Globs(TRAINING_OPERATORS)
 _CONTAINERS: Final = '.spec["containers", "initContainers"][]?'
 _LONGEST: Final = 63  # of a label's value; in a file, it can be longer
 
@@ -116,7 +113,7 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
         """Return the policy's action for the Pod's class."""
         name, because = subject.pod.labels.get(CLASS_LABEL, ""), "its label"
         if name not in self.spec.action:
-            name, because = derive_class(subject.pod, _OPERATORS, gpu=gpu)
+            name, because = derive_class(subject.pod, TRAINING_OPERATORS, gpu=gpu)
         action = self.acting.get(name, NONE)
         subject.trace.say("action %s of class %s: %s", action, name, because)
         return action
@@ -140,6 +137,13 @@ def _compile(spec: ReclaimNoticeSpec, facts: Facts) -> ReclaimNotice:
     )
 
 
+def _lint(spec: ReclaimNoticeSpec, _workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield a warning for each class with a misspelled name."""
+    for name in spec.action:
+        if hint := hint_for(name, CLASSES):
+            yield SpecWarning(("action", name), f"is the action of a new class{hint}")
+
+
 KIND: Final = PolicyKind(
     name="ReclaimNotice",
     spec=ReclaimNoticeSpec,
@@ -153,7 +157,7 @@ KIND: Final = PolicyKind(
     ),
     not_exported="it changes Pods",
     compile=_compile,
-    lint=lint,
+    lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
     needs=Needs(namespaces=True, pools=True),

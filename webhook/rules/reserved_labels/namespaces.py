@@ -35,7 +35,7 @@ def claims(
         owned: list[tuple[str, str]] = []
         if subject.operation == "CREATE":
             named = (glob for glob in provider.system_namespaces.names.patterns if Globs((glob,)).match(str(name)))
-            owned += ((f"a name in {glob}", "metadata.name") for glob in named)
+            owned += ((f"a name that matches {glob}", "metadata.name") for glob in named)
         owned += (
             (f"the label {label.key}: {label.value}", f'metadata.labels["{label.key}"]')
             for label in provider.system_namespaces.labels
@@ -47,8 +47,8 @@ def claims(
                     id="provider-namespace",
                     reason=f"{what} is reserved for namespaces of {provider.title}",
                     field=field,
-                    detail="spotgate evaluates nothing in these namespaces.",
-                    fix="choose another name" if field == "metadata.name" else "remove it",
+                    detail="spotgate doesn't evaluate objects in these namespaces.",
+                    fix="choose another name" if field == "metadata.name" else "remove the label",
                 )
             elif view.pools is None:
                 yield Violation(

@@ -73,15 +73,15 @@ def selector_violations(subject: Subject) -> Iterator[Violation]:
 
 
 def _of_the_controller(field: str, *, outside: bool = False) -> Violation:
-    reason = f"only `spotgate controller` sets label {ASSIGNED_LABEL}"
-    detail = "A workload that selects by it disowns its Pods when the controller sets it, and creates others."
-    return Violation(id="reserved", reason=reason, field=field, outside=outside, detail=detail, fix="remove it")
+    reason = f"only `spotgate controller` can set label {ASSIGNED_LABEL}"
+    detail = "A workload that selects by this label disowns its Pods when the controller sets it, and creates others."
+    return Violation(id="reserved", reason=reason, field=field, outside=outside, detail=detail, fix="remove the label")
 
 
 def _preset(field: str) -> Violation:
-    reason = f"only `spotgate controller` sets annotation {RECLAIM_AT}, when a node is reclaimed"
+    reason = f"only `spotgate controller` can set annotation {RECLAIM_AT}, when a node is reclaimed"
     detail = "The Pod would start with a false deadline, and stop its work."
-    return Violation(id="reserved", reason=reason, field=field, detail=detail, fix="remove it")
+    return Violation(id="reserved", reason=reason, field=field, detail=detail, fix="remove the annotation")
 
 
 def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
@@ -91,7 +91,7 @@ def _unknown(key: str, member: MetadataMember, field: str) -> Violation:
         reason=f"{_SINGULAR[member]} {key} has no effect{did_you_mean(key, _MEMBERS)}",
         field=field,
         detail=f"spotgate reads the labels {labels}, and the annotations {annotations}.",
-        fix="correct its name, or remove it",
+        fix=f"correct the {_SINGULAR[member]}, or remove it",
     )
 
 
@@ -108,5 +108,5 @@ def _misplaced(key: str, role: Role, member: MetadataMember, field: str) -> Viol
         id="misplaced-spotgate-key",
         reason=f"{_SINGULAR[member]} {key} {why}",
         field=field,
-        fix=f"move it to {where}" if where else "remove it",
+        fix=f"move the {_SINGULAR[member]} to {where}" if where else f"remove the {_SINGULAR[member]}",
     )

@@ -37,17 +37,15 @@ from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
 from webhook.capacity.view import Needs
 from webhook.model.decision import Violation, warning
-from webhook.policy.match import ResourceRule, is_namespace, rules_for
-from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import Facts, PolicyKind
-from webhook.rules.reserved_labels.lint import lint
+from webhook.policy.match import ResourceRule, is_named, is_namespace, rules_for
+from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning
 from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import own_violations, selector_violations
 from webhook.rules.reserved_labels.places import PODS, PREFIX, KeyPlace, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
@@ -134,12 +132,12 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                     reason=f"sources disagree on whether users can set label {key}",
                     field=f'{field}["{key}"]',
                     detail=doubt,
-                    fix="keep it if the platform accepts it; otherwise, remove it",
+                    fix="keep the label if the platform accepts it; otherwise, remove it",
                 )
                 continue
             prefix, _, name = key.partition("/")
             domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
-            remove = f"remove it, or use your own domain, e.g. example.com/{name}"
+            remove = f"remove the label, or use your own domain, such as example.com/{name}"
             yield Violation(
                 id="reserved",
                 reason=f"label {key} is in the reserved domain {domain}",
@@ -213,6 +211,19 @@ def _rules(facts: Facts) -> tuple[ResourceRule, ...]:
     return (*rules_for(kinds, "CREATE", "UPDATE"), *rules_for([("", "pods/status")], "UPDATE"), bindings)
 
 
+def _lint(spec: ReservedLabelsSpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield rules that name workloads but not Pods: a rule must name Pods to evaluate pod templates."""
+    rules = spec.match.resource_rules or ()
+    if any(is_named(rule, "", PODS) for rule in rules):
+        return
+    named = {(workload.group, workload.resource) for workload in workloads}
+    for number, rule in enumerate(rules):
+        for place, resource in enumerate(rule.resources):
+            if any(name == resource and is_named(rule, group, name) for group, name in named):
+                text = f"never matches the pod templates of {resource}, only their own labels: also list pods"
+                yield SpecWarning(("match", "resourceRules", number, "resources", place), text)
+
+
 KIND: Final = PolicyKind(
     name="ReservedLabels",
     spec=ReservedLabelsSpec,
@@ -221,5 +232,5 @@ KIND: Final = PolicyKind(
     needs=Needs(pools=True),
     guards_namespaces=True,
     any_size=True,
-    lint=lint,
+    lint=_lint,
 )

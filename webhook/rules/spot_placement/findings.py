@@ -14,7 +14,7 @@ from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, describe, terms_of
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.wording import NOT_MUTATED, pod_noun
+from webhook.rules.targeting import NOT_MUTATED, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,9 +88,9 @@ def not_targeting(
                 id="on-demand-and-spot",
                 reason=f"label {CAPACITY_LABEL}: {ON_DEMAND} contradicts the Pod's own choice of spot",
                 field=own.field,
-                detail=f"The label wins, but {own.because}, and that still selects spot. If its nodes are "
+                detail=f"The label wins, so spotgate adds no tolerations. But {own.because}. If the spot nodes are "
                 "tainted, the Pod stays pending.",
-                fix=f"remove the choice of spot, or set `{CAPACITY_LABEL}: spot`",
+                fix=f"remove `{own.field}`, or set `{CAPACITY_LABEL}: spot`",
             )
     elif constraints.named is not None and view.pools is not None:
         yield from no_such_spot_pool(constraints.named, view, supply_of(view, providers))
@@ -141,7 +141,7 @@ def no_such_spot_pool(name: str, view: ClusterView, supply: Supply) -> Iterator[
         fix = "name one of these pools, or remove the annotation"
     if known is not None and known.elsewhere:
         reason = f"{known} belongs to another cluster, {known.cluster_id}"
-        fix = f"if that is this cluster, {this_cluster([known.cluster_id])}; otherwise, {fix}"
+        fix = f"if this is cluster {known.cluster_id}, {this_cluster([known.cluster_id])}; otherwise, {fix}"
     elif known is not None:
         reason = f"{known} is not a spot pool: its capacity is {known.capacity}"
     yield warning(
@@ -181,7 +181,7 @@ def not_told_apart(subject: Subject, target: Target) -> Violation:
         reason="the Pod targets spot, and no label distinguishes the spot pools that can run it from other pools",
         field=target.field,
         detail=f"The Pod can run on {listed(where)}. {UNCHANGED}",
-        fix=f"give a common label to the nodes of only these pools{annotate}",
+        fix=f"give the nodes of these pools a label that no other node has{annotate}",
     )
 
 
@@ -190,10 +190,10 @@ def too_many_terms(subject: Subject, target: Target, most: int) -> Violation:
     terms, titles = len(terms_of(subject.pod.spec)), listed(provider.title for provider in target.providers)
     return warning(
         id="too-many-terms",
-        reason=f"the Pod targets spot, and the {terms} terms of its own affinity are too many to add a selector to",
+        reason=f"the Pod targets spot, but its own affinity has {terms} terms, too many to add a selector",
         field=f"{REQUIRED}.nodeSelectorTerms",
-        detail=f"Pools of {titles} have no common label: each term becomes several; at most {most} can. {UNCHANGED}",
-        fix=f"write fewer terms, or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`",
+        detail=f"Pools of {titles} have no common label, so each term becomes several. {UNCHANGED}",
+        fix=f"write at most {most} terms, or annotate {pod_noun(subject)} with `{NODE_POOL_ANNOTATION}: POOL`",
     )
 
 
@@ -208,7 +208,7 @@ def not_placed(plan: PlacementPlan) -> Violation:
         id="not-placed",
         reason="the Pod targets spot, and lacks the tolerations or the selector for spot nodes",
         field="spec.tolerations" if plan.tolerations else "spec",
-        detail=f"It targets spot because {plan.because}. {NOT_MUTATED}",
+        detail=f"The Pod targets spot because {plan.because}. {NOT_MUTATED}",
         fix=f"add {listed(missing)}",
     )
 

@@ -10,6 +10,8 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness
 
 from __future__ import annotations
 
+from collections import defaultdict
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +22,12 @@ from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, T
 from webhook.capacity.providers.pool import Gpu, Pool
 from webhook.kube.affinity import terms_of
 from webhook.kube.pod import Pod, SchedulingGate
+from webhook.kube.quantity import amount_of
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.context import Context, Phase
-from webhook.rules.spot_placement.room import room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from webhook.capacity.placement.supply import Supply
     from webhook.capacity.providers.provider import Provider
@@ -130,8 +132,8 @@ def _without_effect(subject: Subject, target: Target) -> Violation | None:
         fix = f"remove `{target.own}`, and label the Pod template with `{CAPACITY_LABEL}: spot-preferred`"
         return _no_effect(f": `{target.own}` keeps the Pod on spot", fix)
     if "node-selector" in kept_fields(subject.pod):
-        fix = f"remove one of the annotations {FLOOR_ANNOTATION} and {KEEP_ANNOTATION}"
-        return _no_effect(f": annotation {KEEP_ANNOTATION} keeps the node selector as it is", fix)
+        fix = f"remove annotation {FLOOR_ANNOTATION}, or {KEEP_ANNOTATION}"
+        return _no_effect(f": annotation {KEEP_ANNOTATION} keeps the node selector unchanged", fix)
     return None
 
 
@@ -142,7 +144,7 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
     if label not in pod.labels and owner is not None:
         label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
-            reason = f"the first ordinal of StatefulSet {owner.name} can't be read: its on-demand floor is undecided"
+            reason = f"the on-demand floor is undecided: the first ordinal of StatefulSet {owner.name} is unreadable"
             allow, given = (
                 "allow spotgate's ServiceAccount to get statefulsets.apps",
                 "pass the StatefulSet with --state",
@@ -152,8 +154,9 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
         start = first
     index = pod.labels.get(label, "")
     if not (index.isascii() and index.isdecimal()):
-        reason = f"the Pod has no ordinal in label {label}: its on-demand floor is undecided"
-        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS))
+        reason = f"the on-demand floor is undecided: the Pod has no ordinal in label {label}"
+        fix = "let the StatefulSet or LeaderWorkerSet create the Pod: it sets the label"
+        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
     on_demand = floor.keeps(int(index) - start)
     subject.trace.say(
         "on-demand floor: ordinal %d runs on %s nodes", int(index) - start, "on-demand" if on_demand else "spot"
@@ -181,12 +184,12 @@ def _not_kept(pod: Pod, *, runs: bool) -> Violation | None:
         or any(key in keys for key in _GANG_KEYS for keys in (pod.labels, pod.annotations)),
     }
     if why := next((text for text, holds in obstacles.items() if holds), ""):
-        fix = "remove this cause, or the annotation"
+        fix = f"change the Pod so that this no longer applies, or remove annotation {FLOOR_ANNOTATION}"
     elif runs:
         return None
     else:
         why, fix = "`spotgate controller` doesn't run", "install the component on-demand-floor, or check its Pods"
-    reason = f"the on-demand floor is not kept: {why}"
+    reason = f"spotgate can't keep the on-demand floor: {why}"
     return warning(id="floor-not-kept", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix)
 
 
@@ -212,14 +215,14 @@ def _template_violations(
         yield Violation(id="floor-split", reason=split, field=_FIELD, outcome=Outcome.AUDIT)
         if supply.known and pools and kind != _GROUPS:
             spare = workload.spare_pods(replicas) if kind == _DEPLOYMENT else None
-            yield from _no_room(need, spare, room_for(subject.pod, pools, providers))
+            yield from _no_room(need, spare, _room_for(subject.pod, pools, providers))
     uncounted = _not_kept(subject.pod, runs=view.floor_controller is not False)
     if uncounted and _owner_of(subject.pod) == _COUNTED:
         yield uncounted
     if supply.known and not pools:
         yield warning(
             id="floor-no-pool",
-            reason="no on-demand node pool admits the Pods: those of the on-demand floor stay pending",
+            reason="no on-demand node pool admits the Pods, so those of the on-demand floor stay pending",
             field=_FIELD,
             fix="create an on-demand pool that matches the Pod's own selectors, or remove the annotation",
         )
@@ -227,7 +230,7 @@ def _template_violations(
         if scaler.target == (kind, workload.name) and scaler.minimum < floor.base:
             yield warning(
                 id="floor-autoscaler",
-                reason=f"{scaler.kind} {scaler.name} may scale it down to {scaler.minimum}: the floor is {floor.base}",
+                reason=f"{scaler.kind} {scaler.name} may scale down to {scaler.minimum}, below the floor {floor.base}",
                 field=_FIELD,
                 fix=f"set {scaler.field} of {scaler.kind} {scaler.name} to {floor.base} or more",
             )
@@ -260,3 +263,34 @@ def _no_room(need: int, spare: int | None, room: int | None) -> Iterator[Violati
         detail = "With maxUnavailable 0, a rollout removes an old Pod only after a new one is ready."
         fix = "set `spec.strategy.rollingUpdate.maxUnavailable: 1`, or enlarge an on-demand pool"
         yield warning(id="floor-no-room", reason=reason, field=_FIELD, detail=detail, fix=fix)
+
+
+def _room_for(pod: Pod, pools: Iterable[Pool | None], providers: Mapping[str, Provider]) -> int | None:
+    """Count the Pods like this one that fit on the nodes of these pools. Return None if that is unknown.
+
+    This requires the size of each pool, and the allocatable resources of its instance type in the provider's document.
+    The nodes are assumed to be empty, so the count is an upper bound.
+    """
+    requests, room = _requests_of(pod), 0
+    for pool in pools:
+        if pool is None:
+            return None
+        size = pool.maximum if pool.autoscaling else pool.desired
+        offered = providers[pool.provider].instance_types.allocatable.get(pool.instance_type, {})
+        fitting = [int((amount_of(offered[name]) or 0) // least) for name, least in requests.items() if name in offered]
+        if size is None or not fitting:
+            return None
+        room += 0 if pool.closed else size * min(fitting)
+    return room
+
+
+def _requests_of(pod: Pod) -> dict[str, Decimal]:
+    """Return the total requests by resource, with the overhead, without zeros and invalid quantities."""
+    total: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for container in pod.spec.containers:
+        if (resources := container.resources) is not None:
+            for name, quantity in {**(resources.limits or {}), **(resources.requests or {})}.items():
+                total[name] += amount_of(quantity) or 0
+    for name, quantity in (pod.spec.overhead or {}).items():
+        total[name] += amount_of(quantity) or 0
+    return {name: amount for name, amount in total.items() if amount > 0}

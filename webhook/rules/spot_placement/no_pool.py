@@ -13,7 +13,7 @@ from webhook.kube.affinity import Term, Unmet, contradiction, unmet_constraint
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.rules.spot_placement.findings import UNCHANGED, no_such_spot_pool, this_cluster
-from webhook.rules.wording import pod_noun, run_on_demand
+from webhook.rules.targeting import pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,14 +40,14 @@ def no_pool_fits(subject: Subject, target: Target, view: ClusterView, supply: Su
             return _pool_dedicated(subject, target, rejected.nodes, rejected.dedicated)
     for group in _excluded_alone(pod, target, supply):
         if unmet := unmet_constraint(pod.spec, partial(_suit, group)):
-            return _excluded(pod, target, supply, unmet, fix=f"remove the requirement, or {on_demand}")
+            return _excluded(pod, target, supply, unmet, fix=f"remove requirement `{unmet.demand}`, or {on_demand}")
     if not target.rejected:
         return _no_spot_pool(target, view, supply, on_demand)
     return warning(
         id="no-pool-fits",
         reason="the Pod targets spot, and no spot pool can run it",
         field=target.field,
-        detail=f"It targets spot because {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
+        detail=f"The Pod targets spot because {target.because}. {_reasons(target.rejected)} {UNCHANGED}",
         fix=f"change the Pod so that it fits one of these pools, or {on_demand}",
     )
 
@@ -68,15 +68,15 @@ def _one_unfit(own: PodConstraints, target: Target) -> Violation | None:
 
 def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: str) -> Violation:
     """Return the violation for a Pod that targets spot in a cluster without spot pools."""
-    because = f"It targets spot because {target.because}. {UNCHANGED}"
+    because = f"The Pod targets spot because {target.because}. {UNCHANGED}"
     reason, fix = "the Pod targets spot, and the cluster has no spot pool", f"create a spot pool, or {on_demand}"
     if others := sorted({pool.cluster_id for pool in view.pools or () if pool.elsewhere and pool.spot}):
-        because = f"There are spot pools of {listed(others)}. {because}"
+        because = f"Clusters with spot pools: {listed(others)}. {because}"
         reason = "the Pod targets spot, and all spot pools belong to other clusters"
         fix = f"if this cluster is among them, {this_cluster(others)}; otherwise, {fix}"
     elif mixed := [pool for pool in supply.pools if pool.capacity is CapacityType.BOTH]:
-        reason = "the Pod targets spot, and no label tells the spot nodes of a mixed pool from its other nodes"
-        because = f"Mixed: {listed(map(str, mixed))}. {because}"
+        reason = "the Pod targets spot, and no label distinguishes the spot nodes of a mixed pool from its other nodes"
+        because = f"Mixed pools: {listed(map(str, mixed))}. {because}"
         fix = f"create a pool with only spot capacity, or {on_demand}"
     elif unmarked := [
         provider for provider in target.providers if not (provider.spot_node_labels or provider.pools_are_here)
@@ -86,7 +86,7 @@ def _no_spot_pool(target: Target, view: ClusterView, supply: Supply, on_demand: 
             f"label them, and list the label in `spotNodeLabels` of CapacityProvider {unmarked[0].name}, or {on_demand}"
         )
     elif not supply.pools and not view.providers:
-        because = f"It has no node pool, and no Node, of a provider that spotgate knows. {because}"
+        because = f"The cluster has no node pool and no Node of a known provider. {because}"
         fix = f"name the provider in the policy's `spec.provider`, or add a CapacityProvider; otherwise, {fix}"
     return warning(id="no-spot-pool", reason=reason, field=target.field, detail=because, fix=fix)
 
@@ -124,7 +124,7 @@ def _excluded(pod: Pod, target: Target, supply: Supply, unmet: Unmet, *, fix: st
         id="own-selector-excludes",
         reason=f"the Pod targets spot, and its own nodeSelector or affinity excludes {which}",
         field=unmet.field,
-        detail=f"It targets spot because {target.because}, and requires `{unmet.demand}`"
+        detail=f"The Pod targets spot because {target.because}, and requires `{unmet.demand}`"
         f"{_hint(unmet.requirement, supply) or '.'}{closed} {UNCHANGED}",
         fix=fix,
     )
@@ -154,10 +154,10 @@ def _pool_dedicated(subject: Subject, target: Target, nodes: SpotNodes, taint: T
         id="pool-dedicated",
         reason=f"the Pod targets spot, and taint {taint} dedicates {nodes.pool} to other Pods",
         field=target.field,
-        detail=f"It targets spot because {target.because}. A taint dedicates a pool, unless the taint is known "
-        "to mark spot. "
+        detail=f"The Pod targets spot because {target.because}. spotgate assumes that a taint dedicates a pool, unless "
+        "the taint is known to mark spot. "
         f"{_reasons(target.rejected)} {UNCHANGED}",
-        fix=f"{remedy}; if the Pod belongs there, add a toleration to {noun}{named}",
+        fix=f"{remedy}; if the Pod belongs on this pool, add a toleration to {noun}{named}",
     )
 
 

@@ -52,8 +52,7 @@ from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES, UserInfo
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern, Keys
-from webhook.rules.protocol import PolicyKind
+from webhook.rules.protocol import Concern, Keys, PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.floor import FloorAssignment, FloorCase, floor_case, has_gate, without_spot

@@ -1,4 +1,4 @@
-"""Check a workload that targets spot: its replicas, its PodDisruptionBudgets, and the effect of a reclaim on its Pods.
+"""Check a workload that targets spot: its replicas, its PodDisruptionBudgets, the effect of a reclaim, and the notice.
 
 The reason of a violation is the risk. The fix is one line of instruction, followed by YAML.
 """
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, Target
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_RECLAIM_NOTICE, ON_DEMAND, Target, kept_fields
+from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
 from webhook.kube.containers import on_the_node
-from webhook.model.decision import Outcome, Violation
-from webhook.rules.wording import run_on_demand
+from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
+from webhook.model.decision import Outcome, Violation, warning
+from webhook.rules.targeting import run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.base.globs import Globs
-    from webhook.kube.autoscalers import Autoscaler
+    from webhook.capacity.placement.budget import GraceBudgets
     from webhook.kube.pod import Pod
-    from webhook.kube.workload import WorkloadFields
+    from webhook.kube.workload import Autoscaler, WorkloadFields
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -69,7 +71,7 @@ class SuitabilityCase(msgspec.Struct, frozen=True, kw_only=True):
     def finding(self, id_: str, reason: str, detail: str, lead: str, field: str = "") -> Violation:
         """Return the violation for a Pod that belongs on demand. ``lead`` is the beginning of the fix."""
         chooses_spot = bool(self.target.own) and self.target.own == self.target.field
-        fix = f"{lead}, and remove its own choice of spot" if chooses_spot else lead
+        fix = f"{lead}, and remove `{self.target.own}`, which selects spot" if chooses_spot else lead
         field = field or self.target.field
         return Violation(id=id_, reason=reason, field=field, detail=detail, fix=fix, yaml=_ON_DEMAND)
 
@@ -124,7 +126,7 @@ def judge_replicas(case: SuitabilityCase) -> Iterator[Violation]:
         reason="no container has a readiness probe: after a reclaim, Pods get requests before they can answer",
         field=f"spec.containers[{index}].readinessProbe",
         detail="A PodDisruptionBudget also counts these Pods as healthy, and allows the drain of the next node.",
-        fix="add a readiness probe, and set `initialDelaySeconds` to the time of a cold start",
+        fix="add a readiness probe, and set `initialDelaySeconds` to the duration of a cold start",
         yaml={"spec": {"containers": [{"name": name, "readinessProbe": probe}]}},
     )
 
@@ -134,18 +136,18 @@ def _few_replicas(case: SuitabilityCase, count: str) -> Violation:
     scaler, detail = case.autoscaler, f"With {case.minimum} or more replicas, a service on spot can lose one."
     if scaler is None:
         at, field = case.subject.request.kind.kind, "replicas"
-        reason = f"it has {count}: unless an autoscaler keeps more, one reclaim may stop the service"
+        reason = f"the workload has {count}: unless an autoscaler keeps more, one reclaim may stop the service"
         detail += " spotgate reads autoscalers only from files, not from a live cluster."
     else:
         at, field = f"{scaler.kind} {scaler.name[:_SHOWN]}", scaler.field
-        reason = f"{at} may leave it {count}: one reclaim may stop the service"
+        reason = f"{at} may scale down to {count}: one reclaim may stop the service"
     return Violation(
         id="few-replicas",
         reason=reason,
         field="spec.replicas",
         outside=True,
         detail=detail,
-        fix=f"raise `spec.{field}` in the {at}, or {run_on_demand(case.subject, case.target)}",
+        fix=f"{run_on_demand(case.subject, case.target)}, or raise `spec.{field}` in the {at}",
         other={"spec": {field: case.minimum}},
     )
 
@@ -159,7 +161,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
             yield finding(
                 id="disruption-budget-unknown",
                 reason="can't tell whether a PodDisruptionBudget covers the Pods",
-                detail="Without one, all Pods stop at once when several nodes are drained together.",
+                detail="Without a budget, draining several nodes together stops all Pods at once.",
                 fix="pass the PodDisruptionBudgets with the workload, or with --state"
                 if context.offline
                 else "permit spotgate's ServiceAccount to list and watch poddisruptionbudgets.policy",
@@ -174,8 +176,8 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         yield finding(
             id="disruption-budget-several",
             reason=f"{len(covering)} PodDisruptionBudgets cover the Pods: a reclaim kills the Pods without SIGTERM",
-            detail=f"The API server refuses to evict a Pod that several budgets cover, so a drain "
-            f"can't stop it in time: {names}.",
+            detail=f"The budgets are {names}. The API server refuses to evict a Pod that several budgets "
+            "cover, so a drain can't stop it in time.",
             fix="keep one of them, or narrow their selectors; this selector covers only these Pods",
             other={"spec": {"selector": case.selector}},
         )
@@ -194,7 +196,7 @@ def judge_budgets(case: SuitabilityCase, context: Context) -> Iterator[Violation
         spec = {"selector": case.selector, "minAvailable": "50%"}
         yield finding(
             id="disruption-budget-missing",
-            reason="no PodDisruptionBudget covers the Pods: all stop at once when several nodes are drained together",
+            reason="no PodDisruptionBudget covers the Pods: draining several nodes together stops them all at once",
             detail="With a budget, a drain waits until replacements are ready, or until the node is removed.",
             fix="create a PodDisruptionBudget",
             other=case.object("policy/v1", "PodDisruptionBudget", case.workload.name, spec),
@@ -210,16 +212,16 @@ def judge_protections(case: SuitabilityCase, protections: Mapping[str, str]) -> 
             during = "" if seconds == math.inf else f" for its first {annotations[key][:_LONGEST_DURATION]}"
             yield case.finding(
                 "protection",
-                f"{key} blocks its eviction{during}: a reclaim kills it without SIGTERM",
-                "The drain doesn't evict it, unless the `terminationGracePeriod` of the NodePool ends before the "
-                "machine. A kubelet may shut it down (AL2023 from Kubernetes 1.34). A duration needs Karpenter 1.12.",
-                "remove the annotation, or run it on demand",
+                f"{key} blocks eviction of the Pod{during}: a reclaim kills the Pod without SIGTERM",
+                "Unless the NodePool's `terminationGracePeriod` ends first, the drain skips the Pod until the machine "
+                "stops. A kubelet may end it (AL2023, Kubernetes 1.34 or later). A duration needs Karpenter 1.12.",
+                "remove the annotation, or run the Pod on demand",
                 f'metadata.annotations["{key}"]',
             )
         elif annotations.get(key) == value:
             yield case.finding(
                 "protection",
-                f"{key} does not stop a reclaim",
+                f"{key} doesn't stop a reclaim",
                 f"`{key}: {value}` only keeps the autoscaler from moving the Pod.",
                 "save the work of the Pod when SIGTERM arrives, or run the Pod on demand",
                 f'metadata.annotations["{key}"]',
@@ -258,3 +260,28 @@ def judge_handlers(pod: Pod, handlers: Sequence[str]) -> Iterator[Violation]:
                 fix="remove this workload, and set `interruptionQueue` in the values of Karpenter's Helm chart",
                 other={"settings": {"interruptionQueue": "QUEUE"}},
             )
+
+
+def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Violation]:
+    """Yield a violation for a checkpointing Pod without an action whose grace period is longer than the budget.
+
+    Its node must show the notice before the drain.
+    """
+    if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
+        return
+    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, TRAINING_OPERATORS, gpu=target.gpu is True)[0]
+    strictest = budgets.strictest(target) if named == CHECKPOINTING else None
+    if strictest is None:
+        return
+    budget, provider, _ = strictest
+    early = provider.interruption.drain_seconds - provider.interruption.cordon_seconds
+    if early > 0 and pod.grace_seconds > budget.seconds:
+        yield warning(
+            id="notice-unused",
+            reason=f"the grace period exceeds the {budget.seconds} s of a drain, and could begin {early} s earlier",
+            field="spec.terminationGracePeriodSeconds",
+            detail=f"{provider.title} announces a reclaim {early} s before the drain. With label {ON_RECLAIM}, "
+            f"the Pod finds its deadline in {DIRECTORY}/{FILE}.",
+            fix="set this label, and let the program save its work when the file contains a time",
+            yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
+        )

@@ -23,16 +23,18 @@ from webhook.kube.layouts import FoundTemplate, Steps, member
 from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.model.decision import Violation
 from webhook.model.review import MalformedObjectError
-from webhook.rules.spot_suitability.spec import SCHEDULING_GROUP, GangSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from webhook.base.globs import Globs
     from webhook.capacity.view import ClusterView
+    from webhook.rules.spot_suitability.spec import GangSpec
     from webhook.rules.subject import Subject
     from webhook.rules.targeting import Targeting
 
+_SCHEDULING_GROUP: Final = "spec.schedulingGroup"
+"""The field of a Pod with the name of its PodGroup in Kubernetes, whose Pods can start together."""
 _SHOWN: Final = 120
 """Characters of a field path that a finding repeats: members of a map may have long names."""
 
@@ -69,7 +71,7 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
                     id="gang-split",
                     reason=f"{SPOT_PREFERRED} can split one gang between spot and on-demand nodes",
                     field=target.field,
-                    detail=f"{gang.name}: its Pods work only together. A reclaimed node also stops the Pods on demand.",
+                    detail=f"They work only together ({gang.name}), so a reclaimed node also stops those on demand.",
                     fix="run the whole gang on spot, or all of it on demand",
                     yaml={"metadata": {"labels": {CAPACITY_LABEL: "spot"}}},
                 )
@@ -79,16 +81,16 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
             if _is_off_spot(other, workload, subject, targeting, view):
                 yield Violation(
                     id="gang-split",
-                    reason=f"this part of the gang is on spot, and {field_path(other.path)[:_SHOWN]} is not",
+                    reason=f"this part of the gang is on spot, and part {field_path(other.path)[:_SHOWN]} isn't",
                     field=target.field,
-                    detail=f"While one part of the {gang.name} waits for spot nodes, the other can't work.",
-                    fix=f"give all parts the same `{CAPACITY_LABEL}`; only the leader may differ, and stay on demand",
+                    detail=f"While one part waits for spot nodes, the other part can't work ({gang.name}).",
+                    fix=f"give all parts the same label `{CAPACITY_LABEL}`; only the leader can stay on demand",
                 )
                 return
 
     def _gang(self, subject: Subject) -> GangSpec | None:
         metadata = subject.workload.metadata
-        native = (SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
+        native = (_SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
         maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations, native)
         for spec, kinds, elastic_path in self.specs:
             named = kinds.match(subject.request.kind.group_kind) or (

@@ -45,7 +45,7 @@ def job_violations(subject: Subject) -> Iterator[Violation]:
             reason=f"a reclaimed Pod is replaced up to {pod.grace_seconds} s late: podReplacementPolicy is {policy}",
             field="spec.terminationGracePeriodSeconds",
             detail="The replacement is created when the old Pod has ended, not when it starts to terminate.",
-            fix="shorten the grace period, or start the replacement at once, with podReplacementPolicy: "
+            fix="shorten the grace period, or, to start replacements at once, set podReplacementPolicy: "
             + ("TerminatingOrFailed" if policy == "Failed" else "TerminationStarted"),
             outcome=Outcome.AUDIT,
         )
@@ -72,7 +72,7 @@ def _counted(subject: Subject, template: FoundTemplate, job: Mapping[str, Any]) 
             field=field_path((*template.path[:-1], at)),
             outside=True,
             detail="A reclaimed Pod counts as failed, unless a podFailurePolicy ignores it.",
-            fix=f"{fix}; the Job still fails if its program does",
+            fix=f"{fix}; the Job still fails if its program fails",
             other=_policy(template),
         )
     elif not rules and subject.pod.spec.restartPolicy == "Never":

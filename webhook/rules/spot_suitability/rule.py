@@ -51,16 +51,16 @@ from webhook.capacity.placement.workload_class import (
 from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
 from webhook.kube.layouts import steps_of
-from webhook.kube.workload import WorkloadFields
+from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.concern import Concern
-from webhook.rules.protocol import Facts, Levels, PolicyKind
+from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
 from webhook.rules.spot_suitability.checks import (
     SuitabilityCase,
     bare_pod,
     job_leader,
     judge_budgets,
     judge_handlers,
+    judge_notice,
     judge_protections,
     judge_replicas,
     judge_volumes,
@@ -68,17 +68,15 @@ from webhook.rules.spot_suitability.checks import (
 )
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
-from webhook.rules.spot_suitability.lint import lint
-from webhook.rules.spot_suitability.notice import judge_notice
 from webhook.rules.spot_suitability.spec import DriverSpec, SpotSuitabilitySpec
 from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from webhook.kube.autoscalers import Autoscaler
     from webhook.kube.pod import Pod
+    from webhook.kube.templates import Workload
     from webhook.model.decision import Violation
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
@@ -194,7 +192,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
         if self.spec.stateful.match(subject.request.kind.group_kind):
             return f"it is a {subject.request.kind.kind}"
         claim = writable_claim(subject.pod)
-        return f"its Pod writes to the claim `{claim}`" if claim else ""
+        return f"its Pod writes to claim `{claim}`" if claim else ""
 
     def _driver(self, subject: Subject) -> DriverSpec | None:
         """Return the driver that matches the Pod, or None."""
@@ -262,12 +260,20 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     )
 
 
+def _lint(spec: SpotSuitabilitySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+    """Yield a warning for each driver with a misspelled template path."""
+    members = {member for workload in workloads for path in workload.paths for member in path.members}
+    for number, driver in enumerate(spec.drivers):
+        if hint := hint_for(driver.member, members):
+            yield SpecWarning(("drivers", number, "member"), f"no known template path has this member{hint}")
+
+
 KIND: Final = PolicyKind(
     name="SpotSuitability",
     spec=SpotSuitabilitySpec,
     not_exported="it checks whether a Pod targets spot, and looks up the cluster's PodDisruptionBudgets",
     compile=_compile,
-    lint=lint,
+    lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     needs=Needs(namespaces=True, pools=True, budgets=True),
     order=2,

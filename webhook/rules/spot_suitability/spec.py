@@ -11,16 +11,20 @@ from webhook.policy.common import (
     Flag,
     Glob,
     KindGlob,
+    KindGlobs,
     KindPatterns,
     Level,
     Model,
     NonEmpty,
     Patterns,
     TargetingSpec,
+    defaults_next_to,
 )
 from webhook.policy.schema_annotations import Field
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
+
+_default: Final = defaults_next_to(__file__)
 
 
 class FaultToleranceSpec(Model):
@@ -51,27 +55,6 @@ class DriverSpec(Model):
             raise ValueError("set `label`, `member`, or both")
 
 
-_RAY_FAULT_TOLERANCE: Final = FaultToleranceSpec(
-    annotations={"ray.io/ft-enabled": "true"}, member="gcsFaultToleranceOptions"
-)
-"""Source: https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/kuberay-gcs-ft.html"""
-
-DEFAULT_DRIVERS: Final = tuple(
-    DriverSpec(name=name, label=LabelSpec(key=key, value=value), member=member, fault_tolerance=tolerance)
-    for name, key, value, member, tolerance in (
-        ("Spark driver", "spark-role", "driver", "driver", None),
-        ("Ray head", "ray.io/node-type", "head", "headGroupSpec", _RAY_FAULT_TOLERANCE),
-        ("MPI launcher", "training.kubeflow.org/job-role", "launcher", "Launcher", None),
-        ("Dask scheduler", "dask.org/component", "scheduler", "", None),
-        ("runner listener", "app.kubernetes.io/component", "runner-scale-set-listener", "listenerTemplate", None),
-    )
-)
-
-
-SCHEDULING_GROUP: Final = "spec.schedulingGroup"
-"""The field of a Pod with the name of its PodGroup in Kubernetes, whose Pods can start together."""
-
-
 class GangSpec(Model):
     """Pods of one object that work only together, identified by its kind or by a key."""
 
@@ -90,18 +73,6 @@ class GangSpec(Model):
         """Raise ValueError if the fields contradict each other."""
         if not (self.kinds or self.key):
             raise ValueError("set `kinds`, `key`, or both")
-
-
-DEFAULT_GANGS: Final = (
-    GangSpec(name="JobSet", kinds=("JobSet.jobset.x-k8s.io",)),
-    GangSpec(name="Trainer", kinds=("TrainJob.trainer.kubeflow.org", "*TrainingRuntime.trainer.kubeflow.org")),
-    GangSpec(name="LeaderWorkerSet", kinds=("LeaderWorkerSet.leaderworkerset.x-k8s.io",)),
-    GangSpec(name="Training operator", kinds=("*Job.kubeflow.org",), elastic="spec.elasticPolicy"),
-    GangSpec(name="PodGroup", key="scheduling.x-k8s.io/pod-group"),
-    GangSpec(name="PodGroup of Kubernetes", key=SCHEDULING_GROUP, restarts=False),
-    GangSpec(name="Volcano", kinds=("Job.batch.volcano.sh",), restarts=False),
-    GangSpec(name="Kueue", key="kueue.x-k8s.io/queue-name", restarts=False),
-)
 
 
 class SuitabilityFindingsSpec(Model):
@@ -139,21 +110,6 @@ class SuitabilityFindingsSpec(Model):
     """Node Termination Handler and Karpenter both drain a node."""
 
 
-_REPLICATED: Final = (
-    *("Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps"),
-    *("ReplicationController", "Rollout.argoproj.io"),
-)
-_DATA: Final = (
-    *("data", "data-*", "*-data", "*checkpoint*", "*ckpt*", "*results", "*outputs", "*storage*", "db", "*-db"),
-    *("*database*", "*/data", "/data/*", "/var/lib/*"),
-)
-_SCRATCH: Final = (
-    *("istio-data", "/var/lib/istio/*"),  # Istio's proxy recreates them at every start
-    *("*cache*", "*tmp*", "*temp*", "*scratch*", "/dev", "/dev/*", "/sys*", "/proc*", "/run*", "/var/run*"),
-    *("/etc*", "/lib/modules*", "/var/log*", "/var/lib/docker*", "/var/lib/containers*", "/var/lib/kubelet*"),
-)
-
-
 class SpotSuitabilitySpec(TargetingSpec):
     """Finds workloads that aren't suitable for spot capacity, or aren't ready for a reclaim."""
 
@@ -163,29 +119,21 @@ class SpotSuitabilitySpec(TargetingSpec):
     """The strongest outcome of each finding, at most `enforcement`."""
     minimum_replicas: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
     """The minimum replicas of a service on spot."""
-    replicated: KindPatterns = Globs(_REPLICATED)
+    replicated: KindPatterns = _default("replicated", KindGlobs)
     """Kinds with `spec.replicas`, as Kind.group (globs)."""
-    stateful: KindPatterns = Globs(("StatefulSet.apps",))
+    stateful: KindPatterns = KindGlobs(("StatefulSet.apps",))
     """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
-    drivers: tuple[DriverSpec, ...] = DEFAULT_DRIVERS
+    drivers: tuple[DriverSpec, ...] = _default("drivers", tuple[DriverSpec, ...])
     """Pods that lead the work of others."""
-    gangs: tuple[GangSpec, ...] = DEFAULT_GANGS
+    gangs: tuple[GangSpec, ...] = _default("gangs", tuple[GangSpec, ...])
     """Pods of one object that work only together."""
-    gang_leaders: tuple[Glob, ...] = (
-        *("*driver", "*head", "headgroupspec", "*launcher", "*leader", "leadertemplate", "*master", "chief", "ps"),
-        *("coordinator", "*scheduler", "evaluator", "submitter*", "*initializer"),
-    )
+    gang_leaders: tuple[Glob, ...] = _default("gangLeaders", tuple[str, ...])
     """Parts of a gang that can be on demand (lowercase globs)."""
-    protections: dict[NonEmpty, str] = msgspec.field(
-        default_factory=lambda: {
-            "karpenter.sh/do-not-disrupt": "true",
-            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-        }
-    )
+    protections: dict[NonEmpty, str] = msgspec.field(default_factory=lambda: _default("protections", dict[str, str]))
     """Annotations that stop only voluntary disruption: key -> value."""
-    data_volumes: Patterns = Globs(_DATA)
+    data_volumes: Patterns = _default("dataVolumes", Globs)
     """Names and mount paths of hostPath volumes with data (globs)."""
-    scratch_volumes: Patterns = Globs(_SCRATCH)
+    scratch_volumes: Patterns = _default("scratchVolumes", Globs)
     """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
     """Parts of Node Termination Handler's image names."""

@@ -49,7 +49,7 @@ def judge_spread(
     if index is not None:
         yield Violation(
             id="topology-spread-rollout",
-            reason="a rollout can leave its Pods unevenly spread, because the old Pods also count",
+            reason="a rollout can leave its Pods unevenly spread, because the scheduler also counts the old Pods",
             field=f"spec.topologySpreadConstraints[{index}]",
             detail="The Pods of the old ReplicaSet are gone after the rollout.",
             fix="add `matchLabelKeys: [pod-template-hash]` to the constraint",

@@ -101,8 +101,8 @@ def _no_result(error: EvaluationError, condition: _Condition, context: Context) 
     why, remedy = {
         "pools": (context.view.why_unknown, context.view.remedy),
         "request.userInfo": ("The user is unknown.", "pass --user and --group"),
-        "oldObject": ("The old object is unknown.", "pass the object as it is in the cluster with --state"),
-    }.get(error.unknown, ("Only the name of the request's namespace is known.", remedy))
+        "oldObject": ("The old object is unknown.", "pass the object's manifest from the cluster with --state"),
+    }.get(error.unknown, ("spotgate knows only the name of the request's namespace.", remedy))
     reason = f"can't evaluate {condition.where}: {error.unknown} is unknown"
     return Violation(id="unknown", reason=reason, detail=why, fix=remedy, unknown=True)
 

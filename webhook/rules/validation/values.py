@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.base.caching import identity_cache
-from webhook.cel.checks import KNOWN_FIELDS
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
+from webhook.cel.names import NAMES
 from webhook.policy.match import RequestAttributes
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ _CAPITAL: Final = re.compile("(?=[A-Z])")
 
 def _plain(pool: Pool) -> dict[str, Any]:
     """Return the fields of a node pool for expressions. docs/policies/validation.md describes each field."""
-    fields = KNOWN_FIELDS["pools[]"]
+    fields = NAMES.fields["pools[]"]
     values = {name: value for name in fields if (value := getattr(pool, _CAPITAL.sub("_", name).lower())) is not None}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
     return plain

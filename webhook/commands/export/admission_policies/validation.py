@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from webhook.cel.text import Text, substituted, without_strings
@@ -11,7 +12,7 @@ from webhook.registration.cel import JSON, literal
 from webhook.report.report import alike
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.kube.templates import Workload
     from webhook.policy.match import ResourceRule
@@ -31,12 +32,11 @@ def parts(exported: ExportedPolicy) -> Iterator[Part]:
         if why_not := export.why_not(condition.expression):
             exported.leave_out(("matchConditions", number), f"not exported, and so nothing of the policy is: {why_not}")
             return
-    validations = list(export.exportable())
-    if not validations:
+    if not export.validations:
         return
-    yield export.part("objects", exported.policy.rules, validations, {})
+    yield export.part("objects", exported.policy.rules, {})
     if exported.policy.judges_templates():
-        yield from export.of_templates(validations)
+        yield from export.of_templates()
 
 
 class _Export:
@@ -58,8 +58,10 @@ class _Export:
             return "it reads the cluster's node pools"
         return next(filter(None, map(self.foreign.__getitem__, text.variables)), "")
 
-    def exportable(self) -> Iterator[JSON]:
-        """Yield the validations that need no lookup."""
+    @cached_property
+    def validations(self) -> list[JSON]:
+        """Return the validations that need no lookup."""
+        validations: list[JSON] = []
         for number, validation in enumerate(self.spec.validations):
             if why_not := self.why_not(validation.expression):
                 self.exported.leave_out(("validations", number), f"not exported: {why_not}")
@@ -69,16 +71,10 @@ class _Export:
                 written["message"] = validation.message.strip()
             if validation.message_expression.strip() and not self.why_not(validation.message_expression):
                 written["messageExpression"] = validation.message_expression.strip()
-            yield {**written, "reason": validation.reason or "Forbidden"}
+            validations.append({**written, "reason": validation.reason or "Forbidden"})
+        return validations
 
-    def part(
-        self,
-        name: str,
-        rules: Sequence[ResourceRule],
-        validations: Iterable[JSON],
-        given: Mapping[str, str],
-        labels: str = "",
-    ) -> Part:
+    def part(self, name: str, rules: Sequence[ResourceRule], given: Mapping[str, str], labels: str = "") -> Part:
         """Return one part. `given` maps names in the expressions to their replacements."""
         inside = {**given, "params": f"variables.{self.params}"}
         own_variables = {name: text for name, text in self.variables.items() if not self.foreign[name]}
@@ -90,17 +86,17 @@ class _Export:
         return Part(
             name=name,
             rules=list(rules),
-            validations=[_written(validation, inside, guard) for validation in validations],
+            validations=[_written(validation, inside, guard) for validation in self.validations],
             variables=variables,
             template_labels=labels,
         )
 
-    def of_templates(self, validations: list[JSON]) -> Iterator[Part]:
+    def of_templates(self) -> Iterator[Part]:
         """Yield parts for the pod templates of built-in workloads. Other templates may lack fields of a Pod."""
         expressions = [
             *self.variables.values(),
             *(condition.expression for condition in self.spec.match_conditions),
-            *(text for validation in validations for key, text in validation.items() if "xpression" in key),
+            *(text for validation in self.validations for key, text in validation.items() if "xpression" in key),
         ]
         if any(map(_names_more, expressions)):
             why = "pod templates: it reads fields of `object` or `request` that a template doesn't have"
@@ -118,7 +114,7 @@ class _Export:
             template, old = f"object.{path}", f"oldObject.{path}"
             (name, *_), rules = zip(*map(templates_of, workloads), strict=True)
             given = {"object": template, "oldObject": "dyn(null)"}
-            part = self.part(name, rules, validations, given, f"{template}.?metadata.?labels.orValue({{}})")
+            part = self.part(name, rules, given, f"{template}.?metadata.?labels.orValue({{}})")
             # Skip unchanged templates: they were evaluated before.
             part.conditions[f"{OWN}changed"] = f"has({template}) && (oldObject == null || {template} != {old})"
             yield part

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from webhook.base.exits import CannotJudgeError
 from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, exported_policies
-from webhook.commands.export.mutating_policy.expressions import MUTATION, variables
+from webhook.commands.export.mutating_policy.expressions import MUTATION, placement_variables, termination_variables
 from webhook.commands.export.mutating_policy.notice import NOTICE, notice_variables
 from webhook.commands.export.mutating_policy.shapes import answers_of
 from webhook.commands.export.mutating_policy.traits import traits_of
@@ -84,15 +84,10 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         "matchConstraints": constraints,
         "matchConditions": common,
         "variables": {
-            **variables(
-                traits,
-                answers,
-                accelerators=accelerators,
-                providers=bundle.providers.values(),
-                placing=own.get(_PLACEMENT, "false"),
-                termination=termination,
-                stopping=own.get(_TERMINATION, "false"),
+            **placement_variables(
+                traits, answers, accelerators, bundle.providers.values(), own.get(_PLACEMENT, "false")
             ),
+            **termination_variables(termination, own.get(_TERMINATION, "false")),
             **(notice_variables(notice, own[_NOTICE]) if notice else {}),
         },
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],

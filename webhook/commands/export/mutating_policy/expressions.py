@@ -8,6 +8,7 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/mutating-admissi
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.bounds import LEAST
@@ -49,56 +50,16 @@ _MISSING: Final = (
     f"variables.placement.?tolerations.orValue([]).filter(wanted, !variables.tolerations.exists(each, {COVERS}))"
 )
 
-MUTATION: Final = """\
-variables.silent || !variables.expressible || variables.answer.size() == 0 ||
-(variables.grace < variables.before && variables.hooks) ? [] : (
-  variables.missing.size() == 0 ? [] :
-  variables.tolerations.size() > 0 ?
-  variables.missing.map(each, JSONPatch{op: 'add', path: '/spec/tolerations/-', value: each}) :
-  [JSONPatch{op: 'add', path: '/spec/tolerations', value: variables.missing}]
-) + (
-  variables.selecting.size() == 0 ? [] :
-  variables.selector.size() > 0 ?
-  variables.selecting.map(key, JSONPatch{
-    op: 'add', path: '/spec/nodeSelector/' + jsonpatch.escapeKey(key), value: variables.selecting[key]
-  }) :
-  [JSONPatch{op: 'add', path: '/spec/nodeSelector', value: variables.selecting}]
-) + (
-  variables.affinity.size() == 0 ? [] :
-  has(object.spec.affinity) ?
-  [JSONPatch{op: 'add', path: '/spec/affinity/nodeAffinity', value: variables.affinity}] :
-  [JSONPatch{op: 'add', path: '/spec/affinity', value: {'nodeAffinity': variables.affinity}}]
-) + (
-  variables.grace == variables.before ? [] :
-  [JSONPatch{op: 'add', path: '/spec/terminationGracePeriodSeconds', value: variables.grace}]
-) + (
-  !(variables.sleep > 0 && variables.sleep < variables.grace) ? [] :
-  object.spec.containers.transformList(
-    index, each, !has(each.lifecycle) || !has(each.lifecycle.preStop),
-    JSONPatch{
-      op: 'add',
-      path: '/spec/containers/' + string(index) + '/lifecycle' + (has(each.lifecycle) ? '/preStop' : ''),
-      value: has(each.lifecycle) ? variables.hook : dyn({'preStop': variables.hook})
-    }
-  )
-)"""
+MUTATION: Final = Path(__file__).with_name("mutation.cel").read_text(encoding="utf-8").rstrip()
 """The mutation, which reads the variables below."""
 
 
-def variables(
-    traits: Iterable[Trait],
-    answers: Answers,
-    *,
-    accelerators: list[str],
-    providers: Collection[Provider],
-    placing: str,
-    termination: GracefulTermination | None,
-    stopping: str,
+def placement_variables(
+    traits: Iterable[Trait], answers: Answers, accelerators: list[str], providers: Collection[Provider], matching: str
 ) -> dict[str, str]:
-    """Return the variables of the policy. Each one follows the variables that it reads.
+    """Return the variables for the Pod's shape and its placement. Each one follows the variables that it reads.
 
-    ``answers`` has the changes of the shapes. ``placing`` and ``stopping`` are expressions that are true if the
-    policies match the Pod.
+    ``answers`` has the changes of the shapes. ``matching`` is an expression that is true if the policy matches the Pod.
     """
     return {
         **_POD,
@@ -109,13 +70,12 @@ def variables(
         "number": f"{literal(answers.table)}[?variables.key].orValue(-1)",
         "answer": f"variables.number < 0 ? dyn({{}}) : dyn({literal(answers.answers)}[variables.number])",
         "kept": "('node-selector' in variables.keeps ? 'n' : '') + ('tolerations' in variables.keeps ? 't' : '')",
-        "placement": f"variables.answer.size() > 0 && {placing} ? "
+        "placement": f"variables.answer.size() > 0 && {matching} ? "
         "dyn(variables.answer.placements[variables.kept]) : dyn({})",
         "missing": _MISSING,
         "selecting": "variables.placement.?nodeSelector.orValue({})",
         "affinity": "variables.placement.?nodeAffinity.orValue({})",
         "gpu": "variables.answer.?gpu.orValue(false)",
-        **_termination(termination, stopping),
     }
 
 
@@ -147,8 +107,11 @@ def _expressible(known: list[str], providers: Collection[Provider]) -> str:
     return " &&\n".join(lines)
 
 
-def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, str]:
-    """Return the variables for the grace period, and for the sleep of containers without preStop."""
+def termination_variables(rule: GracefulTermination | None, matching: str) -> dict[str, str]:
+    """Return the variables for the grace period, and for the sleep of containers without preStop.
+
+    ``matching`` is an expression that is true if the policy matches the Pod.
+    """
     before = f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS})"
     of_pod = {"before": before, "hooks": _HAS_HOOK}
     if rule is None:
@@ -175,7 +138,7 @@ def _termination(rule: GracefulTermination | None, stopping: str) -> dict[str, s
     sleeps = "'pre-stop' in variables.keeps || variables.budget == 0 ? 0 : variables.class.sleep"
     return {
         **of_pod,
-        "budget": f"{stopping} ? int(variables.answer.?budget.orValue(0)) : 0",
+        "budget": f"{matching} ? int(variables.answer.?budget.orValue(0)) : 0",
         "class": f"{literal(classes)}["
         f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "
         f"{derived_class(spec.training_operators.patterns)}]",

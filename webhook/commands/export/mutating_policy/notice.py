@@ -5,6 +5,7 @@ A Pod's own label decides even if the Pod doesn't ask for spot. Nothing is added
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.target import KEEP_RECLAIM_NOTICE
@@ -33,20 +34,11 @@ _HAS_NOTICE: Final = (
     f"item.path == {quoted(FILE)} && item.?fieldRef.?fieldPath.orValue('') == {quoted(ANNOTATION_FIELD)})"
 )
 
-
-NOTICE: Final = """\
-(
-  variables.mounts.size() == 0 || variables.declared.size() > 0 ? [] :
-  variables.volumes.size() > 0 ? [JSONPatch{op: 'add', path: '/spec/volumes/-', value: %(volume)s}] :
-  [JSONPatch{op: 'add', path: '/spec/volumes', value: [%(volume)s]}]
-) + variables.mounts.map(path, JSONPatch{
-  op: 'add', path: path, value: path.endsWith('-') ? dyn(%(mount)s) : dyn([%(mount)s])
-}) + (
-  !variables.told || %(label)s in variables.labels ? [] :
-  variables.labels.size() > 0 ?
-  [JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey(%(label)s), value: variables.action}] :
-  [JSONPatch{op: 'add', path: '/metadata/labels', value: {%(label)s: variables.action}}]
-)""" % {"volume": literal(as_json(NOTICE_VOLUME)), "mount": literal(as_json(NOTICE_MOUNT)), "label": _LABEL}  # noqa: UP031 - the expression has many braces
+NOTICE: Final = Path(__file__).with_name("notice.cel").read_text(encoding="utf-8").rstrip() % {
+    "volume": literal(as_json(NOTICE_VOLUME)),
+    "mount": literal(as_json(NOTICE_MOUNT)),
+    "label": _LABEL,
+}
 """The operations of the notice, which read the variables below."""
 
 
@@ -56,7 +48,7 @@ def notice_variables(rule: ReclaimNotice, matching: str) -> dict[str, str]:
     label = quoted(CLASS_LABEL)
     of_class = (
         f"{literal(actions)}[?variables.labels[?{label}].orValue('') in {literal(list(actions))} ? "
-        f"variables.labels[{label}] : {derived_class(TRAINING_OPERATORS)}].orValue({quoted(NONE)})"
+        f"variables.labels[{label}] : {derived_class(TRAINING_OPERATORS.patterns)}].orValue({quoted(NONE)})"
     )
     inherited = f"namespaceObject.?metadata.?labels[?{_LABEL}]"
     return {
