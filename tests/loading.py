@@ -26,11 +26,13 @@ def cache_shipped_documents() -> None:
     known: dict[Any, list[PolicyDocument]] = {}
 
     @wraps(read)
-    def load_documents(files: Sequence[Path], kinds: Mapping[str, Any], problems: list[Any]) -> list[PolicyDocument]:
-        key = (*files, *kinds.items())
+    def load_documents(
+        files: Sequence[Path], kinds: Mapping[str, Any], problems: list[Any], *, trusted: bool = False
+    ) -> list[PolicyDocument]:
+        key = (*files, *kinds.items(), trusted)
         if key not in known:
             before = len(problems)
-            documents: list[PolicyDocument] = read(files, kinds, problems)
+            documents: list[PolicyDocument] = read(files, kinds, problems, trusted=trusted)
             if len(problems) > before or not all(file.is_relative_to(bundle.SHIPPED) for file in files):
                 return documents
             known[key] = documents

@@ -36,7 +36,7 @@ def words_of(part: object) -> set[str]:
         return set().union(*map(words_of, part), *map(words_of, part.values()))
     if isinstance(part, tuple | list):
         return set().union(*map(words_of, part))
-    fields = getattr(type(part), "model_fields", {}).keys() - {"facts"}
+    fields = {*getattr(part, "__struct_fields__", ())} - {"facts"}
     return set().union(*(words_of(getattr(part, field)) for field in fields))
 
 

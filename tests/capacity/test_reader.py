@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.specs import spec_of
 from webhook.capacity.providers.manifest import on_demand_manifest
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.capacity.providers.provider import Provider
@@ -21,7 +22,7 @@ CKS = Path(__file__).parents[2] / "policies" / "providers" / "cks.yaml"
 
 
 def reader_of(document: dict[str, Any]) -> PoolReader:
-    (reader,) = Provider.of("cks", CapacityProviderSpec.model_validate(document["spec"])).readers
+    (reader,) = Provider.of("cks", spec_of(CapacityProviderSpec, document["spec"])).readers
     return reader
 
 
@@ -80,7 +81,7 @@ def test_an_expression_that_fails_on_a_value_returns_none(text: str, value: dict
 def test_an_invalid_expression_is_rejected_when_it_is_parsed(text: str, message: str) -> None:
     problem = ""
     try:
-        Query(text)
+        Query.compiled(text)
     except ValueError as error:
         problem = str(error)
     assert problem.removeprefix("not a JMESPath expression: ") == message

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.builders import pool_of
 from tests.rules.conftest import PROVIDERS, shipped_provider, with_fields
+from tests.specs import spec_of
 from webhook.capacity.providers.joins import join, merge_pools, sizes_in, with_size, with_template
 from webhook.capacity.providers.pool import Pool, Size
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
@@ -145,7 +146,7 @@ def test_a_deleted_cluster_does_not_affect_pools_of_another_provider() -> None:
 
 def test_the_providers_name_of_a_cluster_can_identify_this_cluster() -> None:
     document = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())
-    spec = CapacityProviderSpec.model_validate({**document["spec"], "thisCluster": f"{PATH}/prod-x"})
+    spec = spec_of(CapacityProviderSpec, {**document["spec"], "thisCluster": f"{PATH}/prod-x"})
     reader = next(candidate for candidate in Provider.of("gke", spec).readers if candidate.kind == "ContainerCluster")
     here = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "l"}})
     there = reader.read({"metadata": {"name": "prod"}, "spec": {"resourceID": "prod-x", "location": "m"}})
@@ -191,7 +192,7 @@ def test_a_pool_that_meets_no_condition_is_still_read() -> None:
 @pytest.mark.parametrize("this_cluster", ["prod", "infra/prod"])
 def test_a_pool_of_this_cluster_has_no_cluster_name(this_cluster: str) -> None:
     spec = yaml.safe_load((PROVIDERS / "gke.yaml").read_text())["spec"] | {"thisCluster": this_cluster}
-    readers = Provider.of("gke", CapacityProviderSpec.model_validate(spec)).readers
+    readers = Provider.of("gke", spec_of(CapacityProviderSpec, spec)).readers
     value = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "prod"}}}
     other = {"metadata": {"name": "a", "namespace": "infra"}, "spec": {"clusterRef": {"name": "test"}}}
     assert readers[0].read(value).cluster == ""

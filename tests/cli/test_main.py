@@ -111,13 +111,19 @@ import sys
 from webhook.commands import main
 assert main(["check", "namespace.yaml"]) == 0
 heavy = {"aiohttp", "argcomplete", "asyncio", "cel_expr_python", "cryptography", "jsonpatch", "kubernetes",
-         "prometheus_client", "re2", "rich", "structlog", "uvloop", "webhook.server"}
+         "prometheus_client", "pydantic", "pydantic_core", "re2", "rich", "structlog", "uvloop", "webhook.server"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env={**os.environ, "NO_COLOR": "1"}
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["webhook.server.serve", "webhook.controller.run"])
+def test_a_server_does_not_import_the_synchronous_client_of_kubernetes(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('kubernetes.client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

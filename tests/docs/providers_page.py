@@ -6,7 +6,8 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from webhook.capacity.providers.schema import CapacityProviderSpec
+from tests.specs import spec_of
+from webhook.capacity.providers.schema import CapacityProviderSpec, GpuSpec, LimitedSpec
 from webhook.documents import read_documents
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def providers() -> list[tuple[str, dict[str, Any], CapacityProviderSpec]]:
     for file in (ROOT / "policies" / "providers").glob("*.yaml"):
         (read,) = read_documents(file.read_bytes(), str(file))
         document = cast("dict[str, Any]", read.value)
-        listed.append((file.name, document, CapacityProviderSpec.model_validate(document["spec"])))
+        listed.append((file.name, document, spec_of(CapacityProviderSpec, document["spec"])))
     listed.sort(key=lambda provider: (provider[0] != "cks.yaml", provider[2].title.casefold()))
     return listed
 
@@ -100,13 +101,13 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     grace = spec.grace_period
     yield "grace budget", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
     yield "taints of an architecture or operating system", _codes(str(taint.taint) for taint in spec.platform_taints)
-    if "limited" in spec.model_fields_set:
+    if spec.limited != LimitedSpec():
         yield (
             "time-limited capacity",
             _lines((*(_code(f"{label.key}={label.value}") for label in spec.limited.node_labels), spec.limited.ends)),
         )
     yield "never tolerated", _codes(toleration.key for toleration in spec.never_tolerate)
-    usual = CapacityProviderSpec.model_fields["gpu"].get_default(call_default_factory=True)
+    usual = GpuSpec()
     yield "GPU resources", _codes(spec.gpu.resources.patterns if spec.gpu.resources != usual.resources else ())
     yield (
         "taints only for Pods that request GPUs",

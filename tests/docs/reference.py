@@ -39,7 +39,7 @@ from webhook.policy.common import ExemptSpec, PolicySpec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pydantic import BaseModel
+    from webhook.policy.common import Model
 
 Schema = dict[str, Any]
 
@@ -74,8 +74,8 @@ The examples use the shipped policies, unless a section shows another policy. `-
 To exempt users, namespaces, or objects from a policy's finding, list them in [`exempt`](policies/common.md#exempt) of the policy or in an
 Exemption. A section names further ways under *Exemptions*."""
 
-_SHARED: Final = frozenset(field.alias for field in PolicySpec.model_fields.values())
-_OF_EXEMPT: Final = {"Exemption": {field.alias for field in ExemptSpec.model_fields.values()}}
+_SHARED: Final = frozenset(PolicySpec.__struct_encode_fields__)
+_OF_EXEMPT: Final = {"Exemption": set(ExemptSpec.__struct_encode_fields__)}
 """The fields of an Exemption that are also in the table of every policy."""
 _MARKED: Final = re.compile(
     r"<!-- (fields|findings|help|text|all) (?:of )?([^\n]+) -->\n.*?(?=<!-- end of \1 -->)", re.DOTALL
@@ -173,9 +173,9 @@ def _table(name: str) -> str:
     return _HEAD + "".join(f"{row}\n" for row in rows) + "\n"
 
 
-def _own_of(spec: type[BaseModel]) -> set[str]:
+def _own_of(spec: type[Model]) -> set[str]:
     """Return the common policy fields that this kind documents differently."""
-    return {field.alias or name for name, field in PolicySpec.model_fields.items() if name in spec.__annotations__}
+    return {field.encode_name for field in msgspec.structs.fields(PolicySpec) if field.name in spec.__annotations__}
 
 
 def _rows(model: Schema, prefix: str, definitions: Mapping[str, Schema], told: dict[str, str]) -> Iterator[str]:
@@ -271,7 +271,7 @@ def _item(item: Any) -> str:
         case {"name": name}:
             return str(name)
         case {"key": key, "value": value, **rest}:
-            return f"{key}{'=' * bool(value)}{value}" + (f":{rest['effect']}" if "effect" in rest else "")
+            return f"{key}{'=' * bool(value)}{value}" + (f":{effect}" if (effect := rest.get("effect")) else "")
         case _:
             return _yaml(item)
 

@@ -22,6 +22,7 @@ from tests.engine.rules import (
     request,
     validate,
 )
+from tests.specs import spec_of
 from webhook.base.globs import Globs
 from webhook.engine.break_glass import why_void
 from webhook.model.decision import Decision, Outcome
@@ -88,7 +89,7 @@ def test_the_denial_explains_that_the_annotation_would_affect_a_members_request(
 def test_any_user_may_write_the_annotation_if_no_policy_on_the_object_has_break_glass() -> None:
     annotated = {**POD, "metadata": {"name": "web", "annotations": {"spotgate.dev/break-glass": "x"}}}
     assert not verdicts(validate(index(policy(Finds(()))), request(annotated)))
-    elsewhere = Matcher(MatchSpec.model_validate({"namespaces": {"include": ["team-b"]}}))
+    elsewhere = Matcher(spec_of(MatchSpec, {"namespaces": {"include": ["team-b"]}}))
     assert not verdicts(validate(index(policy(Finds(()), break_glass=SRE, matcher=elsewhere)), request(annotated)))
 
 

@@ -24,6 +24,7 @@ from tests.engine.rules import (
     request,
     validate,
 )
+from tests.specs import spec_of
 from webhook.capacity.view import Needs
 from webhook.model.decision import Decision, Outcome
 from webhook.policy.common import MatchSpec
@@ -108,7 +109,7 @@ def test_a_mirror_pod_is_exempt_only_if_a_node_creates_it(user: dict[str, Any], 
 
 def test_a_policy_that_names_a_system_namespace_only_warns_there() -> None:
     include = {"namespaces": {"include": ["*", "kube-system"]}}
-    naming = index(policy(Tolerates(), matcher=Matcher(MatchSpec.model_validate(include))))
+    naming = index(policy(Tolerates(), matcher=Matcher(spec_of(MatchSpec, include))))
     there = request(POD, namespace="kube-system")
     (finding,) = validate(naming, there).findings
     assert finding.outcome is Outcome.WARN

@@ -22,6 +22,7 @@ from tests.engine.rules import (
     request,
     validate,
 )
+from tests.specs import spec_of
 from webhook.capacity.view import ClusterView
 from webhook.model.decision import Finding, Outcome
 from webhook.policy.common import ExemptSpec, MatchSpec
@@ -30,7 +31,7 @@ from webhook.rules.context import Phase
 
 
 def exempt(**parts: Any) -> Exemption:
-    return Exemption(ExemptSpec.model_validate({"reason": "agreed", **parts}), "exempt[0]", "policy.yaml:9")
+    return Exemption(spec_of(ExemptSpec, {"reason": "agreed", **parts}), "exempt[0]", "policy.yaml:9")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_an_exemption_by_namespace_covers_a_namespace_with_a_generated_name() ->
 
 
 def match(**parts: Any) -> Matcher:
-    return Matcher(MatchSpec.model_validate(parts))
+    return Matcher(spec_of(MatchSpec, parts))
 
 
 VIEW = ClusterView(namespaces={"team-a": {"tier": "batch"}})

@@ -13,6 +13,7 @@ import yaml
 from msgspec.structs import replace
 
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
+from tests.specs import spec_of
 from webhook.controller.ledger import Ledger
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.notice.metrics import NoticeMetrics
@@ -55,12 +56,12 @@ def full_registry() -> CollectorRegistry:
 async def _full_registry() -> CollectorRegistry:
     (policy,) = bundle_of().policies
     exemption = Exemption(
-        ExemptSpec.model_validate({"users": ["anna"], "reason": "until then", "expires": "2100-01-01"}),
+        spec_of(ExemptSpec, {"users": ["anna"], "reason": "until then", "expires": "2100-01-01"}),
         "exempt[0]",
         "p.yaml:1",
     )
     index = Index([replace(policy, exemptions=(exemption,))], (), {}, "spotgate-system")
-    snapshot = Snapshot(Bundle(index=index, hash="hash", documents=()), Known())
+    snapshot = Snapshot(Bundle(index=index, documents=()), Known())
     certificate = ServingCertificate(PAIR)
     certificate.trusted, certificate.trust_expiry = True, _YEAR
     outdated = SimpleNamespace(outdated=0)

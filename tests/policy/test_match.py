@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.engine.rules import DEPLOYMENT, POD, Finds, index, mutate, policy, request, validate
+from tests.specs import spec_of
 from webhook.engine.bundle import load_bundle
 from webhook.model.review import GroupVersionResource
 from webhook.policy.common import MatchSpec
@@ -144,7 +145,7 @@ def test_namespace_fields_apply_to_a_namespace_with_a_generated_name(
     parts: dict[str, Any], name: str, *, judged: bool
 ) -> None:
     """Kubernetes 1.36 sends it with its new name, and without a namespace."""
-    matcher = Matcher(MatchSpec.model_validate(parts))
+    matcher = Matcher(spec_of(MatchSpec, parts))
     judging = index(policy(Finds(), rules=(rule(),), matcher=matcher))
     value = {"metadata": {"generateName": "team-", "labels": {"tier": "batch"}}}
     asked = request(value, resource="namespaces", namespace="", name=name)
@@ -176,7 +177,7 @@ NO_TEAM = {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
 def test_an_object_selector_never_matches_the_options_of_a_CONNECT(
     selector: dict[str, Any], resource: str, operation: str, *, judged: bool
 ) -> None:
-    matcher = Matcher(MatchSpec.model_validate({"objectSelector": selector}))
+    matcher = Matcher(spec_of(MatchSpec, {"objectSelector": selector}))
     judging = index(policy(Finds(), rules=(rule(resources=("*/*",)),), matcher=matcher))
     assert (
         bool(validate(judging, request({"command": ["sh"]}, resource=resource, operation=operation)).findings) is judged

@@ -18,13 +18,11 @@ from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.subject import Subject
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from webhook.capacity.providers.provider import Provider
 
 PROVIDERS = Path(__file__).parents[2] / "policies" / "providers"
 
-M = TypeVar("M", bound="BaseModel")
+M = TypeVar("M", bound="msgspec.Struct")
 
 PODS = GroupVersionResource("", "v1", "pods")
 
@@ -36,9 +34,10 @@ def shipped_provider(name: str) -> Provider:
 
 def with_fields(model: M, **changes: Any) -> M:
     """Return a provider, or a part of one, with changed fields or readers."""
-    fields = {name: getattr(model, name) for name in type(model).model_fields}
-    other = type(model).model_construct(**fields | changes)
-    vars(other).update({name: value for name, value in changes.items() if name not in fields})
+    fields = {name: changes.get(name, getattr(model, name)) for name in model.__struct_fields__}
+    other = type(model)(**fields)
+    if others := {name: value for name, value in changes.items() if name not in fields}:
+        vars(other).update(others)
     return other
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builders import ONLY_CKS, cks_pool, view_of
 from tests.rules.conftest import owned_by, patched, subject_of
+from tests.specs import spec_of
 from webhook.model.decision import Outcome
 from webhook.rules.context import Context, Phase
 from webhook.rules.protocol import Facts
@@ -36,7 +37,7 @@ CLUSTER = (CPU, CPU_SPOT, GPU, GPU_SPOT)
 
 
 def rule(providers: Mapping[str, Provider] = ONLY_CKS, **spec: Any) -> SpotPlacement:
-    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
+    compiled = KIND.compile(spec_of(KIND.spec, spec), Facts(providers))
     assert isinstance(compiled, SpotPlacement)
     return compiled
 

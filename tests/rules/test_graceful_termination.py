@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests import strategies
 from tests.builders import NOW, cks_pool
 from tests.rules.conftest import owned_by, patched, shipped_provider, subject_of, with_fields
+from tests.specs import spec_of
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.view import ClusterView
 from webhook.kube.pod_decoding import decode_pod
@@ -50,7 +51,7 @@ def rule(*, budget: int | None = None, **spec: Any) -> GracefulTermination:
     if budget is not None:
         grace = with_fields(CKS.grace_period, budget_seconds=budget, safety_margin_seconds=0)
         providers = {"cks": with_fields(CKS, grace_period=grace)}
-    compiled = KIND.compile(KIND.spec.model_validate(spec), Facts(providers))
+    compiled = KIND.compile(spec_of(KIND.spec, spec), Facts(providers))
     assert isinstance(compiled, GracefulTermination)
     return compiled
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.builders import BUNDLE
 from tests.rules.conftest import change_of, shipped_provider, with_fields
+from tests.specs import spec_of
 from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.provider import readers_by_resource
 from webhook.capacity.view import ClusterView, Needs
@@ -53,7 +54,7 @@ ON_DEMAND = pool_manifest("h100-od")
 
 
 def rule_of(facts: Facts = FACTS, **spec: Any) -> OnDemandFallback:
-    rule = KIND.compile(OnDemandFallbackSpec.model_validate(spec), facts)
+    rule = KIND.compile(spec_of(OnDemandFallbackSpec, spec), facts)
     assert isinstance(rule, OnDemandFallback)
     return rule
 

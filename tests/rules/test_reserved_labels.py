@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.builders import BUNDLE
 from tests.rules.conftest import FakeSubject, change_of
+from tests.specs import spec_of
 from webhook.base.bounds import OverBoundError
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.rules.context import Context, Phase, utc_now
@@ -36,12 +37,12 @@ NODE_POOLS = ("compute.coreweave.com", "nodepools")
 DEPLOYMENTS = ("apps", "deployments")
 
 
-def spec_of(name: str) -> ReservedLabelsSpec:
-    return ReservedLabelsSpec.model_validate(DOCUMENTS[name]["spec"])
+def shipped_spec(name: str) -> ReservedLabelsSpec:
+    return spec_of(ReservedLabelsSpec, DOCUMENTS[name]["spec"])
 
 
 def compiled(name: str = "reserved-labels") -> ReservedLabels:
-    rule = KIND.compile(spec_of(name), FACTS)
+    rule = KIND.compile(shipped_spec(name), FACTS)
     assert isinstance(rule, ReservedLabels)
     return rule
 

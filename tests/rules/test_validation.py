@@ -21,6 +21,7 @@ from tests.builders import cks_pool, view_of
 from tests.docs.pages import blocks
 from tests.rules.cases import NAMESPACE
 from tests.rules.judged import CLUSTER, index_of, judged, template, warned, web_pod, workload
+from tests.specs import spec_of
 from webhook import cel
 from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.errors import EvaluationError
@@ -69,7 +70,7 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES)
 def test_a_param_equals_the_same_value_in_an_object(value: Any) -> None:
     expression = {"expression": "params.x == object"}
-    spec = ValidationSpec.model_validate({"validations": [expression], "params": {"x": value}})
+    spec = spec_of(ValidationSpec, {"validations": [expression], "params": {"x": value}})
     compiled = Compiler(spec, cel.language()).compile("params.x == object", ("validations", 0), bool)
     assert compiled is not None
     assert compiled.evaluate(cel.language().values({"object": value})) is True

@@ -93,7 +93,9 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
         validator=Rule(judge),
         needs=needs or Needs(),
     )
-    return Bundle(index=Index([policy], (), {}, "spotgate-system"), hash=name, documents=())
+    bundle = Bundle(index=Index([policy], (), {}, "spotgate-system"), documents=())
+    vars(bundle)["hash"] = name
+    return bundle
 
 
 class Known(FixedState):

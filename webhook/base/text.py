@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ def described(value: object) -> str:
 
 def frames_of(error: BaseException) -> tuple[str, ...]:
     """Return the innermost frames of an exception, outermost first, without its text, which may quote an object."""
+    import traceback
+
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     return tuple(f"{code.co_filename}:{line} {code.co_name}" for code, line in frames[-_FRAMES:])
 

@@ -9,23 +9,30 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from http.client import responses
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import aiohttp
 import msgspec
 import structlog
-from kubernetes.aio.client.api_client import ApiClient
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.config import ConfigException, kube_config, load_incluster_config, load_kube_config_from_dict
 from yaml import YAMLError
 
 from webhook import __version__
 from webhook.base.reading import read_file
 from webhook.capacity.view import UnusableCredentialsError
+
+# kubernetes/__init__.py imports the synchronous client, which takes 7 MB. `kubernetes.aio` needs only the package.
+if "kubernetes" not in sys.modules and (_package := find_spec("kubernetes")) is not None:
+    sys.modules["kubernetes"] = module_from_spec(_package)
+
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException, kube_config, load_incluster_config, load_kube_config_from_dict
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

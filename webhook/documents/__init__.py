@@ -59,7 +59,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_documents(
-    data: bytes, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS, line: int = 1, begin: int = 0
+    data: bytes | memoryview, file: str, *, limits: DocumentLimits = DOCUMENT_LIMITS, line: int = 1, begin: int = 0
 ) -> list[Document]:
     """Read the documents of a YAML or JSON file. Skip empty documents.
 
@@ -76,13 +76,13 @@ def read_documents(
     return _placed(text, file, limits, YAMLReader(text, file, limits).read(), line, begin)
 
 
-def _decode(data: bytes, file: str, limits: DocumentLimits) -> str:
+def _decode(data: bytes | memoryview, file: str, limits: DocumentLimits) -> str:
     if len(data) > limits.size:
         raise DocumentError(file, 1, 1, f"the file has more than {limits.size} bytes", "split it into several files")
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if bytes(data[:2]).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DocumentError(file, 1, 1, "the file is UTF-16", "save it as UTF-8 (PowerShell's '>' writes UTF-16)")
     try:
-        return data.decode("utf-8-sig")
+        return str(data, "utf-8-sig")
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode()
         line, column = line_and_column(before, len(before))

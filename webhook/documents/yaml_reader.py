@@ -10,7 +10,7 @@ import json
 import re
 from functools import lru_cache
 from sys import intern
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import yaml
 from yaml.events import (
@@ -29,7 +29,9 @@ from webhook.documents.values import Scalar, as_json, key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from functools import _lru_cache_wrapper
 
+_T = TypeVar("_T")
 _Event: TypeAlias = Any  # PyYAML's stubs type every mark as optional, but the events of a parser always have marks
 
 _OPEN: Final = object()
@@ -49,9 +51,21 @@ _TAGGED: Final[dict[str, tuple[type, ...]]] = {
 }
 """The types that each tag allows. PyYAML writes these tags when it quotes every scalar."""
 
-_resolve: Final = lru_cache(maxsize=4096)(resolve)  # Manifests repeat the same words. Share their strings.
 _CACHED_AT_MOST: Final = 64
-"""Characters of a scalar in the cache, so that long ones don't stay in memory."""
+"""Characters of a scalar in the caches, so that long ones don't stay in memory."""
+
+
+@lru_cache(maxsize=4096)
+def _plain_key(text: str) -> str:
+    """Return an unquoted key. Manifests repeat the same words, which share their strings."""
+    return intern(key_text(resolve(text)))
+
+
+@lru_cache(maxsize=4096)
+def _plain_value(text: str) -> Scalar:
+    """Return the value of an unquoted scalar."""
+    value = resolve(text)
+    return as_json(value) if type(value) is int or type(value) is float else value
 
 
 class YAMLReader:
@@ -97,9 +111,7 @@ class YAMLReader:
         kind = type(event)
         value: JSONValue
         if kind is ScalarEvent:
-            value = self._scalar(event)
-            if type(value) is int or type(value) is float:
-                value = self._number(value, event)
+            value = self._scalar(event, _plain_value, "write a finite number, or quote it")
         elif kind is AliasEvent:
             return self._alias(event, depth)
         else:
@@ -108,21 +120,17 @@ class YAMLReader:
             self._anchors[event.anchor] = value
         return value
 
-    def _number(self, value: float, event: _Event) -> float:
-        try:
-            return as_json(value)
-        except ValueError as error:
-            raise self._error(event.start_mark, str(error), "write a finite number, or quote it") from None
-
-    def _scalar(self, event: _Event) -> Scalar:
+    def _scalar(self, event: _Event, plain: _lru_cache_wrapper[_T], fix: str) -> _T | str:
         text: str = event.value
         tag = event.tag
         if tag in _TEXT if tag else not event.implicit[0]:
             return text
-        value = _resolve(text) if len(text) <= _CACHED_AT_MOST else resolve(text)
-        if tag is None or type(value) in _TAGGED.get(tag, ()):
-            return value
-        raise self._unknown_tag(event)
+        if tag is not None and type(resolve(text)) not in _TAGGED.get(tag, ()):
+            raise self._unknown_tag(event)
+        try:
+            return plain(text) if len(text) <= _CACHED_AT_MOST else plain.__wrapped__(text)
+        except ValueError as error:
+            raise self._error(event.start_mark, str(error), fix) from None
 
     def _collection(self, start: _Event, depth: int) -> JSONValue:
         """Read a mapping or sequence. Raise DocumentError if it is nested too deep or has an unknown tag."""
@@ -160,9 +168,9 @@ class YAMLReader:
         return members
 
     def _key(self, event: _Event, depth: int) -> str:
-        key = self._scalar(event) if type(event) is ScalarEvent else self._value(event, depth)
-        if isinstance(key, str):
-            return intern(key)
+        if type(event) is ScalarEvent:
+            return self._scalar(event, _plain_key, "quote it")
+        key = self._value(event, depth)
         if isinstance(key, (dict, list)):
             raise self._bad_syntax(event.start_mark, "a map or a list can't be a key")
         try:

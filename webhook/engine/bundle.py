@@ -7,19 +7,17 @@ pod templates) that the set doesn't contain come from the shipped policies, even
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import os
 import pkgutil
 from collections import defaultdict
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import orjson
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 import webhook.policy
 import webhook.rules
@@ -28,7 +26,7 @@ from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.engine.index import Index, Policy
 from webhook.model.decision import Outcome
-from webhook.policy.common import ExemptionSpec, ExemptSpec, ModeSpec, PolicySpec, TargetingSpec
+from webhook.policy.common import ExemptionSpec, ExemptSpec, Model, ModeSpec, PolicySpec, TargetingSpec
 from webhook.policy.document import EXEMPTION, FACTS, MODE, PolicyDocument, policy_files
 from webhook.policy.errors import PolicyErrors, Problem, SpecError, SpecErrors, did_you_mean
 from webhook.policy.loader import duplicates, load_documents
@@ -41,8 +39,6 @@ from webhook.rules.protocol import Facts, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from pydantic import BaseModel
 
     from webhook.capacity.providers.reader import PoolReader
 
@@ -72,7 +68,7 @@ def example_files() -> dict[str, Path]:
     return dict(sorted(({file.stem: file for file in others} | of_kinds).items()))
 
 
-def document_kinds() -> dict[str, type[BaseModel]]:
+def document_kinds() -> dict[str, type[Model]]:
     """Return the model of ``spec`` for every kind of document that a policy file can contain."""
     return {
         "CapacityProvider": CapacityProviderSpec,
@@ -83,12 +79,11 @@ def document_kinds() -> dict[str, type[BaseModel]]:
     }
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class Bundle(msgspec.Struct, frozen=True, dict=True):
     """A validated set of policies and facts.
 
     Attributes:
         index: the compiled policies.
-        hash: the hash of all files; the same files give the same hash.
         documents: the policies, exemptions, and facts as written in the files.
         replacing: the documents that replace a shipped one.
         mode: the limit on the enforcement of all policies.
@@ -96,11 +91,20 @@ class Bundle(msgspec.Struct, frozen=True):
     """
 
     index: Index
-    hash: str
     documents: tuple[PolicyDocument, ...]
     replacing: tuple[PolicyDocument, ...] = ()
-    mode: ModeSpec = ModeSpec.model_construct()
+    mode: ModeSpec = ModeSpec()
     warns_controllers: bool = False
+
+    @cached_property
+    def hash(self) -> str:
+        """Return the hash of all documents; the same documents give the same hash."""
+        import hashlib  # noqa: PLC0415 - 5 ms that few commands need
+
+        digest = hashlib.sha256()
+        for document in sorted(self.documents, key=lambda document: (document.kind, document.name)):
+            digest.update(msgspec.json.encode(document.document.value, order="sorted"))
+        return digest.hexdigest()[:16]
 
     @property
     def decides_once(self) -> bool:
@@ -151,7 +155,8 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     documents = load_documents(files, kinds, problems)
     # In a checkout, the user may pass shipped files in `paths`: don't load them twice.
     base_files = [file for file in policy_files((SHIPPED,) if shipped else _SHIPPED_FACTS) if file not in files]
-    base = load_documents(base_files, kinds if shipped else {name: kinds[name] for name in FACTS}, problems)
+    base_kinds = kinds if shipped else {name: kinds[name] for name in FACTS}
+    base = load_documents(base_files, base_kinds, problems, trusted=True)
     brought = {(document.kind, document.name): document for document in documents}
     replacing = tuple(brought[key] for document in base if (key := (document.kind, document.name)) in brought)
     base = [document for document in base if (document.kind, document.name) not in brought]
@@ -209,7 +214,6 @@ def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: st
     can_deny = validating is None or any(policy.controller_denies for policy in validating.direct)
     return Bundle(
         index=index,
-        hash=_hash(documents),
         documents=tuple(documents),
         mode=mode,
         warns_controllers=mutating is not None and not can_deny,
@@ -221,7 +225,7 @@ def _mode(documents: Sequence[PolicyDocument], problems: list[Problem]) -> ModeS
     for document in documents[1:]:
         first = f"{_shown(documents[0])}:{documents[0].document.line}"
         problems.append(document.problem(("kind",), f"there is another {MODE}, at {first}; keep one"))
-    return documents[0].spec if documents else ModeSpec.model_construct()
+    return documents[0].spec if documents else ModeSpec()
 
 
 def _unmatched_names(exemptions: Iterable[PolicyDocument], names: Sequence[str]) -> Iterable[Problem]:
@@ -258,7 +262,7 @@ def _compile(
     if isinstance(spec, TargetingSpec):
         facts.expect_providers(claims := spec.provider)
         if standing.rivals:  # several policies then name a provider, so none of them says which one this cluster has
-            spec = spec.model_copy(update={"provider": ()})
+            spec = replace(spec, provider=())
     rule = kind.compile(spec, facts)
     mutator = rule if isinstance(rule, Mutator) else None
     if kind.pods_only or mutator is not None:
@@ -268,8 +272,8 @@ def _compile(
         name=document.name,
         kind=kind,
         enforcement=Outcome[spec.enforcement.name] if spec.enforcement is not Enforcement.OFF else Outcome.AUDIT,
-        rules=kind.rules(facts) if declared is None else tuple(ResourceRule(**dict(rule)) for rule in declared),
-        exclude=tuple(ResourceRule(**dict(rule)) for rule in spec.match.exclude_resource_rules),
+        rules=kind.rules(facts) if declared is None else tuple(ResourceRule(**asdict(rule)) for rule in declared),
+        exclude=tuple(ResourceRule(**asdict(rule)) for rule in spec.match.exclude_resource_rules),
         matcher=Matcher(spec.match),
         exemptions=(
             *(
@@ -306,10 +310,3 @@ def _refuse_other_than_pods(spec: PolicySpec, *, changes: bool) -> None:
         if rule.api_groups != ("",) or rule.resources != ("pods",):
             text = 'this kind evaluates only Pods and pod templates: write apiGroups: [""] and resources: [pods]'
             raise SpecError(path, text)
-
-
-def _hash(documents: Iterable[PolicyDocument]) -> str:
-    digest = hashlib.sha256()
-    for document in sorted(documents, key=lambda document: (document.kind, document.name)):
-        digest.update(orjson.dumps(document.document.value, option=orjson.OPT_SORT_KEYS))
-    return digest.hexdigest()[:16]

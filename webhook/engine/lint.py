@@ -6,9 +6,9 @@ Policies with warnings are still enforced.
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic.alias_generators import to_camel
+import msgspec
 
 from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import pool_resources
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from webhook.kube.templates import Workload
-    from webhook.policy.common import ExemptSpec, MatchSpec, Model, PolicySpec, ResourceRuleSpec
+    from webhook.policy.common import ExemptSpec, MatchSpec, ResourceRuleSpec
 
 WARN_BEFORE: Final = timedelta(days=14)
 """How long before the end of an exemption spotgate starts to warn."""
@@ -64,7 +64,7 @@ def warnings(bundle: Bundle, today: date) -> list[Problem]:
 
     for policy in policies:
         warn(policy, _unknown_resources(policy.spec.match))
-        warn(policy, _of_shared_fields(policy.spec, workloads))
+        warn(policy, _of_shared_fields(policy, workloads))
         warn(policy, policy_kinds()[policy.kind].lint(policy.spec, workloads))
         wide = _too_wide(policy, bundle)
         warn(policy, (SpecWarning(path, f"`webhook-config` refuses the policy: {text}") for path, text in wide))
@@ -101,18 +101,20 @@ def _too_wide(policy: PolicyDocument, bundle: Bundle) -> Iterator[SpecWarning]:
                 yield SpecWarning(("match", "resourceRules", number, "resources", index), text)
 
 
-def _of_shared_fields(spec: PolicySpec, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
+def _of_shared_fields(policy: PolicyDocument, workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield the warnings about kinds that are similar to a workload's kind, and about findings that can't deny."""
+    spec = policy.spec
+    document: Any = policy.document.value
     kinds = {f"{workload.kind}.{workload.group}".removesuffix(".") for workload in workloads}
-    for name, value in spec:
+    for field in msgspec.structs.fields(spec):
+        value = getattr(spec, field.name)
         for number, pattern in enumerate(value.patterns if isinstance(value, KindGlobs) else ()):
             if not is_glob(pattern) and (hint := hint_for(pattern, kinds)):
-                yield SpecWarning((to_camel(name), number), f"matches no known kind{hint}")
-    findings: Model | None = getattr(spec, "findings", None)
-    levels = findings.model_dump(by_alias=True, exclude_unset=True) if findings is not None else {}
-    denied = [name for name, level in levels.items() if level == Enforcement.DENY]
+                yield SpecWarning((field.encode_name, number), f"matches no known kind{hint}")
+    written: dict[str, Any] = document.get("spec") or {}
+    denied = [name for name, level in written.get("findings", {}).items() if level == Enforcement.DENY]
     if denied and spec.enforcement is not Enforcement.DENY:
-        why = "" if "enforcement" in spec.model_fields_set else " by default"
+        why = "" if "enforcement" in written else " by default"
         lowered = f"{', '.join(denied)} can't be denied: the policy's enforcement is {spec.enforcement}{why}"
         text = f"{lowered}; set `enforcement: deny`, and `warn` for the findings that shouldn't deny"
         yield SpecWarning(("findings", denied[0]), text)

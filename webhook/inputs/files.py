@@ -45,7 +45,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         file: the path as given; ``-`` is standard input.
         in_folder: whether the file was found in a given folder.
         size: the size in bytes, if known.
-        data: the content; None if not read yet.
+        data: the content, or the part of it; None if not read yet.
         documents: the parsed content; then ``data`` is empty.
         line, begin: the line and the index at which ``data`` starts, if it is a part of the file.
         limits: the limits of the file, or of this part.
@@ -54,13 +54,13 @@ class ManifestFile(msgspec.Struct, frozen=True):
     file: str
     in_folder: bool = False
     size: int = 0
-    data: bytes | None = None
+    data: bytes | memoryview | None = None
     documents: tuple[Document, ...] | None = None
     line: int = 1
     begin: int = 0
     limits: DocumentLimits = DOCUMENT_LIMITS
 
-    def read(self) -> bytes:
+    def read(self) -> bytes | memoryview:
         """Return the content, or enough of it to show that it is too large."""
         if self.data is not None:
             return self.data
@@ -74,7 +74,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         if count == 1 or self.documents is not None:
             return [self]
         try:
-            data = self.read()
+            data = bytes(self.read())
         except OSError:
             return [self]
         if len(data) > DOCUMENT_LIMITS.size or data.lstrip().startswith((b"{", b"[")):  # it may be JSON
@@ -86,10 +86,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
         )
         parts, line, begin = [], 1, 0
         for cut, end in pairwise((*cuts, len(data))):
-            part = data[cut:end]
+            part = memoryview(data)[cut:end]  # copies would take as much memory as the file
             parts.append(replace(self, size=len(part), data=part, line=line, begin=begin, limits=limits))
-            line += part.count(b"\n")
-            begin += len(part.decode("utf-8-sig", "replace"))
+            line += data.count(b"\n", cut, end)
+            begin += len(str(part, "utf-8-sig", "replace"))
         return parts
 
 

@@ -227,7 +227,7 @@ def _read(source: ManifestFile, manifests: Manifests) -> None:
     shown = escaped_name(source.file)
     try:
         data = b"" if source.documents else source.read()
-        if source.file == STDIN and not data.strip():
+        if source.file == STDIN and isinstance(data, bytes) and not data.strip():
             text = "standard input is empty; the program before the pipe may have failed: see its errors"
             manifests.lose(Problem(shown, 0, 0, "", text), None)
             return
@@ -238,11 +238,11 @@ def _read(source: ManifestFile, manifests: Manifests) -> None:
         manifests.lose(unreadable(source.file, error), None)
         return
     except DocumentError as error:
-        if source.in_folder and not names_object(data):
+        if source.in_folder and not names_object(bytes(data)):
             manifests.skipped += 1
             return
         problem = Problem(shown, error.line, error.column, "", f"{error.problem}; {error.fix}")
-        manifests.lose(problem, kinds_in(data))
+        manifests.lose(problem, kinds_in(bytes(data)))
         return
     for document in documents:
         manifests.add_one()

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from pydantic import Field
-
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.documents import Document, DocumentError, read_documents
@@ -16,7 +14,6 @@ from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.common import Flag, Glob, KubernetesVersion, Model, NonEmpty
 from webhook.policy.document import files_below, is_named_like_policy
 from webhook.policy.errors import Problem
-from webhook.policy.loader import MISTAKES_AT_MOST, validate_model
 from webhook.rules.context import ASSUMED_VERSION
 
 if TYPE_CHECKING:
@@ -82,7 +79,7 @@ class ProjectFile(Model):
     """The cluster has more node pools than the files show."""
     ignore: tuple[Glob, ...] = ()
     """Files and folders to ignore: globs of names, or of paths relative to this file."""
-    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = Field(default={})
+    chart_values: dict[NonEmpty, tuple[NonEmpty, ...]] = {}
     """Values files by chart folder, relative to this file."""
     fail_on: Literal["deny", "warn", "indeterminate"] = "deny"
     """Lowest outcome for which check exits with 1."""
@@ -113,6 +110,8 @@ def read_project_file(file: Path) -> ProjectFile:
 
 
 def _project(documents: Sequence[Document], file: Path, problems: list[Problem]) -> ProjectFile | None:
+    from webhook.policy.checking import MISTAKES_AT_MOST, validate_model
+
     document = documents[0]
 
     def problem(path: FieldPath, text: str, where: Document = document) -> None:

@@ -6,25 +6,9 @@ Docstrings of models and fields are published: ``spotgate schema`` prints them f
 import re
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, dataclass_transform
 
 import msgspec
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    StrictBool,
-    StrictInt,
-    WithJsonSchema,
-    field_validator,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from webhook.base.globs import Globs, problem_with
 from webhook.kube.quantity import parse_version
@@ -38,8 +22,16 @@ from webhook.policy.fields import (
     ResourceNames,
     check_kind,
 )
-from webhook.policy.schema_annotations import EnumDescriptions, Parsed, TextPattern, describe_fields
+from webhook.policy.schema_annotations import Before, Check, EnumDescriptions, Field, JSONSchema, Parsed, TextPattern
 from webhook.policy.terms import Enforcement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+T = TypeVar("T")
 
 
 def _date_text(value: object) -> object:
@@ -72,54 +64,66 @@ class KindGlobs(Globs):
     """Compiled globs for object kinds."""
 
 
-Glob = Annotated[str, AfterValidator(_check_glob)]
-NameGlob = Annotated[str, AfterValidator(_check_name)]
+Glob = Annotated[str, Check(_check_glob)]
+NameGlob = Annotated[str, Check(_check_name)]
 """A glob for user and group names. Names from a directory service can contain spaces: ``Domain Admins``."""
-KindGlob = Annotated[Glob, AfterValidator(check_kind)]
+KindGlob = Annotated[Glob, Check(check_kind)]
 """A glob for object kinds, in the form ``Kind.group``."""
 Patterns = Annotated[Globs, Parsed(tuple[Glob, ...], Globs)]
 KindPatterns = Annotated[KindGlobs, Parsed(tuple[KindGlob, ...], KindGlobs)]
 _DATE: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-Date = Annotated[date, BeforeValidator(_date_text)]
-KubernetesVersion = Annotated[tuple[int, int], BeforeValidator(_parsed_version), WithJsonSchema({"type": "string"})]
+Date = Annotated[date, Before(_date_text)]
+KubernetesVersion = Annotated[tuple[int, int], Before(_parsed_version), JSONSchema({"type": "string"})]
 """A Kubernetes version: (major, minor)."""
 ClassName = Annotated[
     str, TextPattern("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "up to 63 lowercase letters, digits, and '-'")
 ]
 """A workload class: the value of the label ``spotgate.dev/workload-class``."""
-Seconds = Annotated[StrictInt, Field(ge=0, le=86400)]
-Flag = StrictBool
+Seconds = Annotated[int, Field(strict=True, ge=0, le=86400)]
+Flag = Annotated[bool, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 NOT_BLANK: Final = r"\s*\S[\s\S]*"
 """A pattern for text with at least one character that isn't white space."""
 
 
-class Model(BaseModel):
-    """The base of all models: frozen, without unknown fields, and with camelCase field names in files."""
+class _ModelMeta(msgspec.StructMeta):
+    """The type of all models. Structs don't inherit ``kw_only``."""
 
-    # Models slow down every start of the command line. With defer_build, pydantic builds only the models that a command
-    # validates with. Their modules omit `from __future__ import annotations`, because pydantic would evaluate the
-    # strings. Defaults come from `model_construct`, which needs no validator.
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> "_ModelMeta":
+        return super().__new__(cls, name, bases, members, kw_only=True, **options)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Model(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The base of all models: frozen, without unknown fields, and with camelCase field names in files.
+
+    msgspec builds them from shipped documents. pydantic also checks the others: their annotations, and `check`. The
+    modules of models omit `from __future__ import annotations`, because pydantic would evaluate the strings.
+    """
+
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        schema = handler(core_schema)
-        describe_fields(cls, handler.resolve_ref_schema(schema).get("properties", {}))
-        return schema
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from webhook.policy.checking import checked_schema
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _is_written(cls, value: object) -> object:
-        """Reject a field without a value: the value is commented out, or its indentation is wrong."""
-        if value is None:
-            raise ValueError("is empty; set a value, or remove the field")
-        return value
+        return checked_schema(cls, handler)
 
 
-def defaults_next_to(file: str) -> dict[str, Any]:
-    """Return the defaults of a policy kind's fields: the ``defaults.yaml`` in the folder of its model."""
-    return msgspec.yaml.decode(Path(file).with_name("defaults.yaml").read_bytes(), type=dict[str, Any])
+def built(value: object, kind: type[T]) -> T:
+    """Return a shipped value as this type. Raise ValidationError if types are wrong, and check nothing else."""
+    return msgspec.convert(value, kind, dec_hook=lambda special, written: special(written))
+
+
+def defaults_next_to(file: str) -> "Callable[[str, type[T]], T]":
+    """Return a function of a field's name in files and its type, which returns the default of the field.
+
+    The defaults are in ``defaults.yaml`` in the folder of the model.
+    """
+    values = msgspec.yaml.decode(Path(file).with_name("defaults.yaml").read_bytes(), type=dict[str, Any])
+    return lambda name, kind: built(values[name], kind)
 
 
 def _off_for_false(value: object) -> object:
@@ -129,7 +133,7 @@ def _off_for_false(value: object) -> object:
 
 EnforcementWord = Annotated[
     Enforcement,
-    BeforeValidator(_off_for_false),
+    Before(_off_for_false),
     EnumDescriptions(
         deny="the request is denied",
         warn="the request is allowed with a warning",
@@ -139,7 +143,7 @@ EnforcementWord = Annotated[
 ]
 Level = Annotated[
     Literal["deny", "warn", "off"],
-    BeforeValidator(_off_for_false),
+    Before(_off_for_false),
     EnumDescriptions(
         deny="up to the policy's `enforcement`",
         warn="at most a warning",
@@ -160,22 +164,22 @@ class Metadata(Model):
         ),
     ]
     """A unique name: lowercase letters, digits, '-', and '.'."""
-    annotations: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = {}
     """Arbitrary annotations."""
-    labels: dict[str, str] = Field(default={})
+    labels: dict[str, str] = {}
     """Arbitrary labels."""
 
 
 class ResourceRuleSpec(Model):
     """Resources and operations, as in a ValidatingAdmissionPolicy. '*' means all."""
 
-    api_groups: ApiGroups = Field(min_length=1)
+    api_groups: ApiGroups
     """API groups. '' is the core group; '*' is all."""
-    api_versions: ApiVersions = Field(default=("*",), min_length=1)
+    api_versions: ApiVersions = ("*",)
     """API versions."""
-    resources: ResourceNames = Field(min_length=1)
+    resources: ResourceNames
     """Plural names, with subresources as in `nodepools/scale`. `*` excludes subresources; `*/*` is everything."""
-    operations: Operations = Field(min_length=1)
+    operations: Operations
     """Operations. '*' is all. CONNECT applies to subresources such as `pods/exec`."""
     resource_names: tuple[NonEmpty, ...] = ()
     """Object names. Generated names don't match."""
@@ -215,19 +219,18 @@ class LabelRequirement(Model):
     values: tuple[LabelValue, ...] = ()
     """Values, for In and NotIn."""
 
-    @model_validator(mode="after")
-    def _values_fit(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.operator in {"In", "NotIn"} and not self.values:
             raise ValueError(f"operator {self.operator} needs `values`")
         if self.operator in {"Exists", "DoesNotExist"} and self.values:
             raise ValueError(f"operator {self.operator} takes no `values`")
-        return self
 
 
 class LabelSelectorSpec(Model):
     """A Kubernetes label selector. Labels must satisfy both fields."""
 
-    match_labels: dict[LabelKey, LabelValue] = Field(default={})
+    match_labels: dict[LabelKey, LabelValue] = {}
     """Required labels: key -> value."""
     match_expressions: tuple[LabelRequirement, ...] = ()
     """Requirements, which must all be true."""
@@ -236,11 +239,11 @@ class LabelSelectorSpec(Model):
 class MatchSpec(Model):
     """The requests that a policy evaluates. Fields are ANDed, list items are ORed. An omitted field matches all."""
 
-    resource_rules: tuple[ResourceRuleSpec, ...] | None = Field(default=None, min_length=1)
+    resource_rules: Annotated[tuple[ResourceRuleSpec, ...] | None, Field(min_length=1)] = None
     """Resources and operations. Default: those of the policy kind."""
     exclude_resource_rules: tuple[ResourceRuleSpec, ...] = ()
     """Exceptions to resourceRules."""
-    namespaces: NamespaceGlobs = NamespaceGlobs.model_construct()
+    namespaces: NamespaceGlobs = NamespaceGlobs()
     """Namespaces by name (globs)."""
     namespace_selector: LabelSelectorSpec | None = None
     """Namespaces by their labels."""
@@ -266,25 +269,24 @@ class ExemptSpec(Model):
     """Namespaces of the object (globs)."""
     names: tuple[Glob, ...] = ()
     """Names of the object (globs)."""
-    object_selector: Annotated[LabelSelectorSpec | None, AfterValidator(_restricting)] = None
+    object_selector: Annotated[LabelSelectorSpec | None, Check(_restricting)] = None
     """The object's new labels, or its old labels on DELETE."""
     reason: Annotated[str, TextPattern(NOT_BLANK, "a reason, for readers of the audit log")]
     """The reason, for the audit log and `explain`."""
     expires: Date | None = None
     """The last day, in UTC, such as 2027-01-31."""
 
-    @model_validator(mode="after")
-    def _check_subject(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         parts = (self.users, self.groups, self.service_accounts, self.namespaces, self.names)
         if not any(parts) and self.object_selector is None:
             raise ValueError("set users, groups, serviceAccounts, namespaces, names, or a non-empty objectSelector")
-        return self
 
 
 class ExemptionSpec(ExemptSpec):
     """Exempts requests from policies, in a separate file. A request must satisfy all fields, as in `exempt`."""
 
-    policies: tuple[Glob, ...] = Field(min_length=1)
+    policies: Annotated[tuple[Glob, ...], Field(min_length=1)]
     """Names of policies (globs)."""
 
 
@@ -309,17 +311,16 @@ class ModeSpec(Model):
     ] = "Ignore"
     """What happens to workloads and Namespaces while spotgate doesn't answer."""
 
-    @model_validator(mode="after")
-    def _denies_if_it_fails(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.workload_failure_policy == "Fail" and self.enforcement != "deny":
             raise ValueError("workloadFailurePolicy: Fail needs enforcement: deny, or only outages reject workloads")
-        return self
 
 
 class BreakGlassSpec(Model):
     """The groups that can turn a denial into a warning with the annotation spotgate.dev/break-glass."""
 
-    groups: tuple[NameGlob, ...] = Field(min_length=1)
+    groups: Annotated[tuple[NameGlob, ...], Field(min_length=1)]
     """Groups of the requesting user (globs)."""
 
 
@@ -328,13 +329,14 @@ class PolicySpec(Model):
 
     enforcement: EnforcementWord = Enforcement.DENY
     """The strongest outcome of this policy."""
-    match: MatchSpec = Field(default=MatchSpec.model_construct(), examples=[{"namespaces": {"include": ["team-*"]}}])
+    match: Annotated[MatchSpec, Field(examples=[{"namespaces": {"include": ["team-*"]}}])] = MatchSpec()
     """The objects that the policy evaluates."""
-    exempt: tuple[ExemptSpec, ...] = Field(
-        default=(), examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]]
-    )
+    exempt: Annotated[
+        tuple[ExemptSpec, ...],
+        Field(examples=[[{"groups": ["sre"], "reason": "they repair nodes by hand", "expires": "2027-12-31"}]]),
+    ] = ()
     """Requests that are exempt, and until when."""
-    break_glass: BreakGlassSpec | None = Field(default=None, examples=[{"groups": ["sre"]}])
+    break_glass: Annotated[BreakGlassSpec | None, Field(examples=[{"groups": ["sre"]}])] = None
     """Who can override a denial in an emergency."""
     controller_created: Annotated[
         Literal["warn", "deny"],
@@ -355,8 +357,8 @@ class TargetingSpec(PolicySpec):
 
     provider: Annotated[
         tuple[NonEmpty, ...],
-        BeforeValidator(_as_list),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        Before(_as_list),
+        JSONSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = ()
     """The policy's CapacityProviders, assumed present if the cluster has no pools or Nodes of any."""
     tolerating_is_targeting: Flag = False
@@ -366,5 +368,5 @@ class TargetingSpec(PolicySpec):
 class DecidingSpec(TargetingSpec):
     """The shared fields of policy kinds where exactly one policy decides for each Pod."""
 
-    overrides: tuple[NonEmpty, ...] = Field(default=(), examples=[["spot-placement"]])
+    overrides: Annotated[tuple[NonEmpty, ...], Field(examples=[["spot-placement"]])] = ()
     """Policies of this kind that this one overrides where both match. Their exemptions still apply."""

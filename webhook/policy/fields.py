@@ -8,12 +8,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
-
 from webhook.base.globs import is_glob
 from webhook.kube.resources import BUILT_IN_GROUPS, built_in_resources, resource_of
 from webhook.policy.errors import did_you_mean
-from webhook.policy.schema_annotations import TextPattern
+from webhook.policy.schema_annotations import Check, Field, TextPattern
 
 _DNS_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _DNS_SUBDOMAIN: Final = r"(?=[^/]{1,253}(/|$))[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -47,7 +45,8 @@ def check_kind(pattern: str) -> str:
     return pattern
 
 
-_STAR_ALONE: Final = AfterValidator(_check_stars)
+_STAR_ALONE: Final = Check(_check_stars)
+_NOT_EMPTY: Final = Field(min_length=1)
 _NO_CORE: Final = rf"(?!(core|{_VERSION})$)"
 _Group = Annotated[
     str,
@@ -70,10 +69,10 @@ ApiGroup = Annotated[
 ]
 """The API group of a kind, without its version."""
 KindName = Annotated[str, TextPattern("[A-Z][A-Za-z0-9]*", "a singular in CamelCase, such as Deployment")]
-ApiGroups = Annotated[tuple[_Group, ...], _STAR_ALONE]
-ApiVersions = Annotated[tuple[_Version, ...], _STAR_ALONE]
-ResourceName = Annotated[str, AfterValidator(_check_resource)]
-ResourceNames = tuple[_Resource, ...]
-Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _STAR_ALONE]
+ApiGroups = Annotated[tuple[_Group, ...], _NOT_EMPTY, _STAR_ALONE]
+ApiVersions = Annotated[tuple[_Version, ...], _NOT_EMPTY, _STAR_ALONE]
+ResourceName = Annotated[str, Check(_check_resource)]
+ResourceNames = Annotated[tuple[_Resource, ...], _NOT_EMPTY]
+Operations = Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"], ...], _NOT_EMPTY, _STAR_ALONE]
 LabelKey = Annotated[str, TextPattern(f"({_DNS_SUBDOMAIN}/)?{_LABEL_NAME}", "the key of a label")]
 LabelValue = Annotated[str, TextPattern(f"({_LABEL_NAME})?", "the value of a label")]

@@ -6,7 +6,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-from pydantic.alias_generators import to_snake
 
 from webhook.base.globs import Globs
 from webhook.kube.affinity import LabelSelector, could_match_with_others, label_selector, matches
@@ -135,8 +134,8 @@ class Exemption:
     __slots__ = ("_globs", "_object_selector", "expires", "name", "place", "reason")
 
     def __init__(self, spec: ExemptSpec, name: str, place: str) -> None:
-        parts = ((part, getattr(spec, to_snake(part))) for part in _VALUES_OF)
-        self._globs = {part: Globs(patterns) for part, patterns in parts if patterns}
+        fields = dict(zip(spec.__struct_encode_fields__, msgspec.structs.astuple(spec), strict=True))
+        self._globs = {part: Globs(fields[part]) for part in _VALUES_OF if fields[part]}
         self._object_selector = compile_selector(spec.object_selector)
         self.reason: str = spec.reason
         self.expires: date | None = spec.expires

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from webhook.model.decision import Verdict  # noqa: TC001 - pydantic reads the annotations
-from webhook.policy.common import Date, Flag, KubernetesVersion, Model, NonEmpty
+from webhook.policy.checking import CheckedModel
+from webhook.policy.common import Date, Flag, KubernetesVersion, NonEmpty  # noqa: TC001 - as above
 from webhook.policy.schema_annotations import EnumDescriptions
 
 KIND: Final = "PolicyTest"
@@ -36,7 +37,7 @@ class StateObject(KubernetesObject):
     kind: NonEmpty = Field(description="As in a manifest.")
 
 
-class StateSpec(Model):
+class StateSpec(CheckedModel):
     """The objects in the cluster before the request. If set, the cluster contains no other objects."""
 
     files: tuple[NonEmpty, ...] = ()
@@ -45,7 +46,7 @@ class StateSpec(Model):
     """Objects."""
 
 
-class NamespaceSpec(Model):
+class NamespaceSpec(CheckedModel):
     """The namespace of the request."""
 
     name: NonEmpty
@@ -54,7 +55,7 @@ class NamespaceSpec(Model):
     """Its labels. Default: those in `state`."""
 
 
-class ExpectSpec(Model):
+class ExpectSpec(CheckedModel):
     """The expected result."""
 
     outcome: Annotated[
@@ -82,7 +83,7 @@ class ExpectSpec(Model):
     """The file of the changed object. `test --update` writes it."""
 
 
-class SharedCaseSpec(Model):
+class SharedCaseSpec(CheckedModel):
     """The fields that a case can set, or that the document sets for all cases."""
 
     policies: tuple[NonEmpty, ...] | None = Field(default=None, min_length=1, examples=[["reserved-labels"]])

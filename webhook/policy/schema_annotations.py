@@ -1,4 +1,7 @@
-"""Annotations of models for the JSON Schema, which editors and the reference show."""
+"""Annotations of models: what pydantic checks in documents, and the JSON Schema, which editors and the reference show.
+
+pydantic calls their methods. Nothing here imports it, because most commands read only shipped documents.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import ast
 import inspect
 import re
 import sys
-from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
+from functools import cache, partial
+from itertools import pairwise, product
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 
 class EnumDescriptions:
@@ -36,8 +40,39 @@ class EnumDescriptions:
         return schema
 
 
-@dataclass(frozen=True, slots=True)
-class TextPattern:
+class Deferred:
+    """An object of pydantic, which is created when pydantic reads the annotation.
+
+    pydantic iterates over annotations of this protocol: https://github.com/annotated-types/annotated-types
+    """
+
+    __is_annotated_types_grouped_metadata__ = True
+
+    def __init__(self, name: str, *arguments: Any, **options: Any) -> None:
+        self._create = methodcaller(name, *arguments, **options)
+
+    def __iter__(self) -> Iterator[object]:
+        import pydantic
+
+        yield self._create(pydantic)
+
+
+Check = partial(Deferred, "AfterValidator")
+Before = partial(Deferred, "BeforeValidator")
+Field = partial(Deferred, "Field")
+JSONSchema = partial(Deferred, "WithJsonSchema")
+
+
+class AnyValue:
+    """Any JSON value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic import JsonValue
+
+        return handler.generate_schema(JsonValue)
+
+
+class TextPattern(msgspec.Struct, frozen=True):
     """A pattern for a string, and its description: ``TextPattern("[a-z]+", "letters")``.
 
     Attributes:
@@ -49,7 +84,7 @@ class TextPattern:
     words: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        return _after(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Add the pattern, and its ``patternErrorMessage``, which VS Code and the YAML language server show."""
@@ -62,8 +97,7 @@ class TextPattern:
         return text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True, eq=False):
     """A conversion of a document's value to the program's value: ``Annotated[Query, Parsed(str, Query)]``.
 
     Attributes:
@@ -75,20 +109,24 @@ class Parsed:
     parse: Callable[[Any], Any]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        as_text = core_schema.plain_serializer_function_ser_schema(str)
-        schema = handler(self.written)  # with constraints such as `min_length`
-        return core_schema.no_info_after_validator_function(self.parse, schema, serialization=as_text)
+        return _after(self.parse, handler(self.written))  # with constraints such as `min_length`
 
 
-def describe_fields(model: type[BaseModel], properties: dict[str, Any]) -> None:
-    """Add the docstrings of a model's fields to the fields' schemas.
+def _after(function: Callable[[Any], Any], schema: CoreSchema) -> CoreSchema:
+    from pydantic_core import core_schema
+
+    return core_schema.no_info_after_validator_function(function, schema)
+
+
+def describe_fields(model: type, names: Iterable[tuple[str, str]], properties: dict[str, Any]) -> None:
+    """Add the docstrings of a model's fields, which are pairs of name and alias, to the fields' schemas.
 
     pydantic's ``use_attribute_docstrings`` would read the source files at every start.
     """
-    for owner in model.__mro__[: model.__mro__.index(BaseModel)]:
-        for name, field in model.model_fields.items():
-            if text := _docstrings(owner.__module__).get((owner.__name__, name)):
-                properties[field.alias or name].setdefault("description", text)
+    owners = [owner for owner in model.__mro__ if owner.__module__.startswith("webhook.")]
+    for owner, (name, alias) in product(owners, list(names)):
+        if text := _docstrings(owner.__module__).get((owner.__name__, name)):
+            properties[alias].setdefault("description", text)
 
 
 @cache

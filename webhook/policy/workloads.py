@@ -4,16 +4,19 @@ Users add or correct a workload kind by editing YAML. The code names no kind.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
-
-from pydantic import Field, model_validator
+from typing import Annotated, Literal
 
 from webhook.kube.layouts import Layout, Source, Steps, steps_of
 from webhook.kube.pod import OwnerReference
 from webhook.kube.templates import CarriedLabels, TemplatePath, Workload
 from webhook.policy.common import Flag, Model, NonEmpty
 from webhook.policy.fields import ApiGroup, KindName, ResourceName
-from webhook.policy.schema_annotations import Parsed
+from webhook.policy.schema_annotations import Check, Field, Parsed
+
+
+def _check_steps(path: str) -> str:
+    steps_of(path)
+    return path
 
 
 def _optional_steps(path: str) -> Steps | None:
@@ -21,18 +24,18 @@ def _optional_steps(path: str) -> Steps | None:
 
 
 WrittenPath = Annotated[TemplatePath, Parsed(str, TemplatePath)]
-RelativePath = Annotated[Steps, Parsed(str, steps_of)]
-"""Field names joined by dots. ``.`` is the place itself."""
-OptionalPath = Annotated[Steps | None, Parsed(str, _optional_steps)]
+RelativePath = Annotated[str, Check(_check_steps)]
+"""Field names joined by dots. ``.`` is the place itself. `steps_of` splits it."""
+OptionalPath = RelativePath
 """A relative path, or an empty string for none."""
 
 
 class PodOwnerSpec(Model):
     """The controller in the owner reference of a workload's Pods."""
 
-    api_version: NonEmpty = Field(examples=["apps/v1"])
+    api_version: Annotated[NonEmpty, Field(examples=["apps/v1"])]
     """The owner's apiVersion."""
-    kind: KindName = Field(examples=["ReplicaSet"])
+    kind: Annotated[KindName, Field(examples=["ReplicaSet"])]
     """The owner's kind."""
 
 
@@ -48,18 +51,17 @@ class CarriedLabelsSpec(Model):
 class InheritedSpec(Model):
     """Fields that a workload sets for all its Pods. A Pod's own fields take precedence."""
 
-    metadata: OptionalPath = Field(default="", validate_default=True)
+    metadata: OptionalPath = ""
     """Field path of the parent of labels and annotations."""
-    spec: OptionalPath = Field(default="", validate_default=True)
+    spec: OptionalPath = ""
     """Field path of the parent of nodeSelector, tolerations, ..."""
-    template: OptionalPath = Field(default="", validate_default=True)
+    template: OptionalPath = ""
     """Field path of a pod template, instead of `metadata` and `spec`."""
 
-    @model_validator(mode="after")
-    def _check_fields(self) -> Self:
-        if self.template is not None and (self.metadata, self.spec) != (None, None):
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
+        if self.template and (self.metadata or self.spec):
             raise ValueError("write `template` alone, or `metadata` and `spec`")
-        return self
 
 
 class PodPlaceSpec(Model):
@@ -67,15 +69,15 @@ class PodPlaceSpec(Model):
 
     path: WrittenPath
     """The field path, as in `templates`."""
-    metadata: OptionalPath = Field(default="metadata", validate_default=True)
+    metadata: OptionalPath = "metadata"
     """Parent of the labels. '.' is the path itself; '' means none."""
-    spec: RelativePath = Field(default="spec", validate_default=True)
+    spec: RelativePath = "spec"
     """Parent of the spec's fields. '.' is the path itself."""
     containers: tuple[RelativePath, ...] = ()
     """Other fields of the spec that contain containers."""
-    gpus: RelativePath = Field(default="", validate_default=True)
+    gpus: RelativePath = ""
     """Number of NVIDIA GPUs, or a map of `name` and `quantity`."""
-    grace: dict[NonEmpty, int] = Field(default={}, max_length=1)
+    grace: Annotated[dict[NonEmpty, int], Field(max_length=1)] = {}
     """The spec's field for the grace period and its default, if it isn't `terminationGracePeriodSeconds`."""
     patch: str = ""
     """The spec's field with a patch of the Pod's spec as text. Of that, only the grace period counts."""
@@ -90,15 +92,15 @@ class PodPlaceSpec(Model):
 class WorkloadSpec(Model):
     """One workload kind, and the places of its pod templates."""
 
-    group: ApiGroup = Field(examples=["example.com"])
+    group: Annotated[ApiGroup, Field(examples=["example.com"])]
     """API group. '' is the core group."""
-    kind: KindName = Field(examples=["Training"])
+    kind: Annotated[KindName, Field(examples=["Training"])]
     """Kind."""
-    resource: ResourceName = Field(examples=["trainings"])
+    resource: Annotated[ResourceName, Field(examples=["trainings"])]
     """Plural resource name."""
     namespaced: Flag = True
     """Whether the resource is namespaced."""
-    templates: tuple[WrittenPath, ...] = Field(default=(), examples=[["spec.template"]])
+    templates: Annotated[tuple[WrittenPath, ...], Field(examples=[["spec.template"]])] = ()
     """Field paths. '[*]' is each item of a list, '.*' each value of a map."""
     pods: tuple[PodPlaceSpec, ...] = ()
     """Paths of Pod definitions that aren't pod templates."""
@@ -109,17 +111,16 @@ class WorkloadSpec(Model):
     restart_policy: Literal["Never", "OnFailure"] | None = None
     """The restartPolicy of Pods whose template has none or `Always`."""
 
-    @model_validator(mode="after")
-    def _has_pods(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if not (self.templates or self.pods):
             raise ValueError("set `templates`, or `pods` for Pods that have no pod template")
-        return self
 
 
 class WorkloadTemplatesSpec(Model):
     """Workload kinds, and the places of their pod templates."""
 
-    workloads: tuple[WorkloadSpec, ...] = Field(min_length=1)
+    workloads: Annotated[tuple[WorkloadSpec, ...], Field(min_length=1)]
     """Workload kinds."""
 
 
@@ -149,10 +150,10 @@ def _workload(item: WorkloadSpec) -> Workload:
 
 def _laid_out(item: PodPlaceSpec) -> TemplatePath:
     layout = Layout(
-        metadata=item.metadata,
-        spec=item.spec,
-        containers=item.containers,
-        gpus=item.gpus,
+        metadata=_optional_steps(item.metadata),
+        spec=steps_of(item.spec),
+        containers=tuple(map(steps_of, item.containers)),
+        gpus=steps_of(item.gpus),
         grace=tuple(item.grace.items()),
         patch=item.patch,
         elsewhere=item.elsewhere,
@@ -163,6 +164,7 @@ def _laid_out(item: PodPlaceSpec) -> TemplatePath:
 
 
 def _source(item: InheritedSpec) -> Source:
-    if (path := item.template) is not None:
+    if item.template:
+        path = steps_of(item.template)
         return Source(metadata=(*path, "metadata"), spec=(*path, "spec"), whole=True)
-    return Source(metadata=item.metadata, spec=item.spec)
+    return Source(metadata=_optional_steps(item.metadata), spec=_optional_steps(item.spec))

@@ -11,7 +11,7 @@ import re
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel
+import msgspec
 
 from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query, QueryPath
@@ -89,7 +89,7 @@ def _tree(parts: Collection[PoolReader | Sizer]) -> Tree:
         for path in (path for query in sizes if query is not None for path in query.paths):
             if path[0] not in _COMPARED_OTHERWISE:
                 _put(tree, path, ExcludedField.SIZE)
-        for path in part.controller_fields:
+        for path in (tuple(field.split(".")) for field in part.controller_fields):
             # An expression may read a field if it names the field or one of its parents.
             above = any(path[: len(queried)] == queried for query in queries for queried in query.paths)
             if not above and not any(path[-1] in query.text for query in queries):
@@ -115,8 +115,10 @@ def queries_of(part: object) -> Iterator[Query]:
             yield from queries_of(member)
     elif isinstance(part, dict):
         yield from queries_of(tuple(part.values()))
-    elif isinstance(part, BaseModel) and not isinstance(part, MachineTemplateSpec):  # templates have their own readers
-        for name in (NodePoolReaderSpec if isinstance(part, PoolReader) else type(part)).model_fields:
+    elif isinstance(part, msgspec.Struct) and not isinstance(
+        part, MachineTemplateSpec
+    ):  # templates have their own readers
+        for name in (NodePoolReaderSpec if isinstance(part, PoolReader) else type(part)).__struct_fields__:
             yield from queries_of(getattr(part, name))
 
 

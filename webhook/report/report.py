@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import Counter
 from functools import cache
@@ -17,8 +16,6 @@ from webhook.engine.lint import warnings
 from webhook.inputs.files import STDIN
 from webhook.model.decision import Outcome
 from webhook.policy.errors import Problem  # noqa: TC001 - msgspec reads the annotations
-from webhook.reclaim.pods import reclaims
-from webhook.reclaim.timeline import ReclaimTimeline
 from webhook.report.additions import Addition, addition_of
 from webhook.rules.context import utc_now
 
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from webhook.inputs.objects import Manifest
     from webhook.judging.judge import Judgement
     from webhook.judging.session import Judgements
+    from webhook.reclaim.timeline import ReclaimTimeline
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -215,8 +213,13 @@ def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
 
 
 def _cut_off(judgement: Judgement, judged: Judgements) -> Iterator[ReclaimTimeline]:
-    timelines = () if judgement.trace is None else reclaims(judgement.trace, judged.bundle, judged.view)
-    return (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)
+    if judgement.trace is None:
+        return
+    from webhook.reclaim.pods import reclaims
+    from webhook.reclaim.timeline import ReclaimTimeline
+
+    timelines = reclaims(judgement.trace, judged.bundle, judged.view)
+    yield from (timeline for timeline in timelines if isinstance(timeline, ReclaimTimeline) and not timeline.fits)
 
 
 def team_of(labels: Mapping[str, str], namespace_labels: Mapping[str, str], namespace: str) -> str:
@@ -274,6 +277,8 @@ def alike(items: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 def fingerprints(results: Sequence[Result]) -> Iterator[str]:
     """Yield a unique fingerprint for each finding, by which platforms recognize it. It ignores lines and wording."""
+    import hashlib
+
     paths = repository_paths(result.file for result in results)
     seen: Counter[str] = Counter()
     for result in results:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
-from pydantic.alias_generators import to_camel
 
 from webhook.capacity.view import Needs
 from webhook.model.decision import Outcome, Violation
@@ -122,7 +121,7 @@ class Levels(msgspec.Struct, frozen=True):
         """Return the levels for a map from field names in Python to the words of the policy."""
         return cls(
             {
-                name.replace("_", "-"): (f"findings.{to_camel(name)}", None if word == "off" else Outcome[word.upper()])
+                name.replace("_", "-"): (f"findings.{_camel(name)}", None if word == "off" else Outcome[word.upper()])
                 for name, word in words.items()
             }
         )
@@ -139,6 +138,10 @@ class Levels(msgspec.Struct, frozen=True):
             part, most = self.by_name.get(name, (violation.part, violation.outcome))
             if most is not None:
                 yield msgspec.structs.replace(violation, outcome=min(most, violation.outcome), part=part)
+
+
+def _camel(name: str) -> str:
+    return name[0] + name.title().replace("_", "")[1:]
 
 
 _MISSPELT: Final = 0.9

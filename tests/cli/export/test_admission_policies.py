@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.specs import spec_of
 from webhook.base.globs import Globs, problem_with
 from webhook.cel import language
 from webhook.cel.text import Text, bound_name
@@ -95,7 +96,7 @@ LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(("x", "y", ""))
 
 @given(st.dictionaries(st.sampled_from("ab"), st.just("x")), st.lists(REQUIREMENTS, max_size=2), LABELS)
 def test_a_selector_selects_the_same(equal: JSON, requirements: list[JSON], labels: JSON) -> None:
-    spec = LabelSelectorSpec.model_validate({"matchLabels": equal, "matchExpressions": requirements})
+    spec = spec_of(LabelSelectorSpec, {"matchLabels": equal, "matchExpressions": requirements})
     selector = compile_selector(spec)
     expected = selector is None or matches(selector, labels)
     assert evaluate(selects(spec, "object.labels"), {}, {"labels": labels}) == expected

@@ -309,8 +309,8 @@ SCALING = {"scaling": {"maxSize": ExcludedField.SIZE}}
         pytest.param({}, {"providerIDList": ExcludedField.CONTROLLERS}, id="not read"),
         pytest.param({"zones": Query("spec.providerIDList")}, {}, id="read by the reader"),
         pytest.param({"zones": Query("[spec][?providerIDList].zone")}, {}, id="read by a condition"),
-        pytest.param({"controller_fields": (("spec", "scaling"),)}, {}, id="a descendant is read"),
-        pytest.param({"controller_fields": (("spec", "taints", "x"),)}, {}, id="an ancestor is read"),
+        pytest.param({"controller_fields": ("spec.scaling",)}, {}, id="a descendant is read"),
+        pytest.param({"controller_fields": ("spec.taints.x",)}, {}, id="an ancestor is read"),
     ],
 )
 def test_a_change_of_a_controllers_field_is_sent_only_if_the_field_is_read(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.specs import spec_of
 from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.cluster.api import Api
@@ -75,4 +76,4 @@ def elsewhere(**changes: Any) -> dict[str, Provider]:
     """Return a provider whose pools are a different resource than those of CKS."""
     spec = yaml.safe_load((SHIPPED / "providers" / "cks.yaml").read_text())["spec"]
     spec["nodePools"][0] |= changes
-    return {"cks": Provider.of("cks", CapacityProviderSpec.model_validate(spec))}
+    return {"cks": Provider.of("cks", spec_of(CapacityProviderSpec, spec))}

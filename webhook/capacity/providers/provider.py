@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from webhook.capacity.providers.machines import Machines
 from webhook.capacity.providers.pool import NODE_GROUP, Gpu, Pool, Taint
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _R = TypeVar("_R", "PoolReader", "Sizer")
 
 
-class Provider(CapacityProviderSpec):
+class Provider(CapacityProviderSpec, dict=True):
     """One provider: its document, and the facts derived from it.
 
     Attributes:
@@ -42,23 +43,23 @@ class Provider(CapacityProviderSpec):
 
         ``spot_taints`` are the spot taints that policies declare. ``cluster`` overrides the document's ``thisCluster``.
         """
-        fields = {**dict(spec), "this_cluster": cluster or spec.this_cluster}
-        return cls.model_construct(name=name, taints_of_policies=tuple(spot_taints), **fields)
+        fields = {**asdict(spec), "this_cluster": cluster or spec.this_cluster}
+        return cls(name=name, taints_of_policies=tuple(spot_taints), **fields)
 
     @cached_property
     def readers(self) -> tuple[PoolReader, ...]:
         """Return the readers of its node pools, and of the machine templates of the node pools."""
         readers: list[PoolReader] = []
         for spec in self.node_pools:
-            fields = {**dict(spec), "provider": self.name, "facts": self}
+            fields = {**asdict(spec), "provider": self.name, "facts": self}
             fields["namespaced"] = spec.namespaced or spec.listed_in is not None
             if spec.template is not None:
-                fields["capacity"] = CapacityReaderSpec.model_construct(values={}, default=spec.template.default)
-            readers.append(PoolReader.model_construct(**fields))
+                fields["capacity"] = CapacityReaderSpec(values={}, default=spec.template.default)
+            readers.append(PoolReader(**fields))
             for kind in spec.template.kinds if spec.template is not None else ():
-                fields = {**dict(kind), "provider": self.name, "facts": self, "namespaced": spec.namespaced}
-                fields["size"] = SizeReaderSpec.model_construct()
-                readers.append(PoolReader.model_construct(**fields, is_template=True))
+                fields = {**asdict(kind), "provider": self.name, "facts": self, "namespaced": spec.namespaced}
+                fields["size"] = SizeReaderSpec()
+                readers.append(PoolReader(**fields, is_template=True))
         return tuple(readers)
 
     @cached_property

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cache, cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -88,33 +88,57 @@ class _Interpreter(visitor.TreeInterpreter):
 
 
 class Query:
-    """A compiled expression.
+    """An expression, which is compiled on first use: most commands use few of the shipped ones.
 
     Its result is None if it finds no value or if it fails: `answer` distinguishes the two.
 
     Attributes:
         text: the expression as written.
-        field: the first field that it reads, for messages; the whole text if it reads no field.
-        path: the names in ``field``.
-        paths: all field paths that the expression reads.
         plain: whether the expression is only a field path, so that a manifest can be written with it.
     """
 
     def __init__(self, text: str) -> None:
-        """Compile an expression. Raise ValueError if the text isn't an expression."""
-        if len(text) > _LONGEST:
-            raise ValueError(f"has more than {_LONGEST:,} characters")
         self.text = text
         self.plain = _FIELD.fullmatch(text) is not None
-        self._tree = None if self.plain else _parse(text)
-        whole = [tuple(text.split("."))] if self._tree is None else list(_fields(self._tree))
+
+    @classmethod
+    def compiled(cls, text: str) -> Query:
+        """Compile an expression now. Raise ValueError if the text isn't an expression."""
+        if len(text) > _LONGEST:
+            raise ValueError(f"has more than {_LONGEST:,} characters")
+        query = cls(text)
+        query._tree  # noqa: B018
+        return query
+
+    @cached_property
+    def _tree(self) -> Any:
+        return None if self.plain else _parse(self.text)
+
+    @cached_property
+    def _whole(self) -> list[QueryPath]:
+        return [tuple(self.text.split("."))] if self._tree is None else list(_fields(self._tree))
+
+    @cached_property
+    def paths(self) -> tuple[QueryPath, ...]:
+        """Return all field paths that the expression reads."""
         # The quoted name of one member, such as the key of an annotation, isn't part of a path.
-        paths = dict.fromkeys(tuple(takewhile(str.isidentifier, path)) for path in whole)
-        self.paths = tuple(path for path in paths if len(path) > 1)
-        self.path = self.paths[0] if self.paths else (text,)
-        self.field = ".".join(self.path)
-        parents = {path[:end] for path in whole for end in range(1, len(path))}
-        self._parents = sorted(parents, key=lambda path: (len(path), path))
+        paths = dict.fromkeys(tuple(takewhile(str.isidentifier, path)) for path in self._whole)
+        return tuple(path for path in paths if len(path) > 1)
+
+    @cached_property
+    def path(self) -> QueryPath:
+        """Return the names in ``field``."""
+        return self.paths[0] if self.paths else (self.text,)
+
+    @cached_property
+    def field(self) -> str:
+        """Return the first field that it reads, for messages; the whole text if it reads no field."""
+        return ".".join(self.path)
+
+    @cached_property
+    def _parents(self) -> list[QueryPath]:
+        parents = {path[:end] for path in self._whole for end in range(1, len(path))}
+        return sorted(parents, key=lambda path: (len(path), path))
 
     def __call__(self, value: Mapping[str, Any]) -> Any:  # noqa: D102 - JSON; see the class
         return self.answer(value)[0]
@@ -166,6 +190,7 @@ def _fields(node: Any) -> Iterator[QueryPath]:
             yield from _fields(child)
 
 
+@cache  # providers share expressions
 def _parse(text: str) -> Any:
     """Parse the expression into a tree for `_Interpreter`. Raise ValueError if the text isn't an expression."""
     try:

@@ -9,6 +9,8 @@ from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import asdict
+
 from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
 from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
@@ -16,7 +18,6 @@ from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint, Temp
 from webhook.capacity.providers.query import Query, QueryResults
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, Requirements, read_requirements
-from webhook.capacity.providers.schema import CapacityProviderSpec  # noqa: TC001 - pydantic reads the annotations
 from webhook.capacity.providers.taints import read_taints
 from webhook.kube.containers import ARCH_LABEL
 from webhook.kube.layouts import member
@@ -24,6 +25,8 @@ from webhook.kube.quantity import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from webhook.capacity.providers.schema import CapacityProviderSpec
 
 
 ANY_TYPE: Final = "*"
@@ -33,7 +36,7 @@ _SHOWN: Final = 60
 """Maximum characters of an unexpected value that a problem quotes."""
 
 
-class PoolReader(NodePoolReaderSpec):
+class PoolReader(NodePoolReaderSpec, dict=True):
     """The reader of one kind of node pool, or of one kind of machine template.
 
     Attributes:
@@ -57,7 +60,7 @@ class PoolReader(NodePoolReaderSpec):
         by = self.size.sized_by
         if by is None:
             return None
-        return Sizer.model_construct(**dict(by), pool_kind=self.kind, this_cluster=self.facts.this_cluster)
+        return Sizer(**asdict(by), pool_kind=self.kind, this_cluster=self.facts.this_cluster)
 
     @property
     def served(self) -> bool:

@@ -2,28 +2,28 @@
 
 import re
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
-from typing import Annotated, Final, Literal, Self, get_args
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import Field, JsonValue, StrictInt, model_validator
+import msgspec
 
 from webhook.capacity.providers.pool import CapacityType
-from webhook.capacity.providers.query import Query, QueryPath, QueryResults
-from webhook.policy.common import Flag, Model, NonEmpty, Seconds
+from webhook.capacity.providers.query import Query, QueryResults
+from webhook.policy.common import Flag, Model, NonEmpty, Seconds, Whole
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
-from webhook.policy.schema_annotations import EnumDescriptions, Parsed
+from webhook.policy.schema_annotations import AnyValue, Check, EnumDescriptions, Field, Parsed
 
 _SPEC_FIELD: Final = re.compile(r"spec(\.[A-Za-z]\w*)+", re.ASCII)
 
 
-def _spec_field(path: str) -> QueryPath:
+def _check_spec_field(path: str) -> str:
     if not _SPEC_FIELD.fullmatch(path):
         raise ValueError(f"{path!r} isn't a field of `spec`; write its path, such as spec.providerIDList")
-    return tuple(path.split("."))
+    return path
 
 
-JMESPath = Annotated[Query, Parsed(str, lru_cache(512)(Query))]  # providers share expressions
-SpecField = Annotated[QueryPath, Parsed(str, _spec_field)]
+JMESPath = Annotated[Query, Parsed(str, Query.compiled)]
+SpecField = Annotated[str, Check(_check_spec_field)]
 CapacityName = Annotated[
     Literal["spot", "on-demand", "both", "limited", "unknown"],
     EnumDescriptions(
@@ -39,10 +39,10 @@ CapacityName = Annotated[
 EffectName = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-class CapacityReaderSpec(Model):
+class CapacityReaderSpec(Model, dict=True):
     """The field or the requirements that determine a pool's capacity type."""
 
-    from_: JMESPath | None = Field(default=None, alias="from")
+    from_: JMESPath | None = msgspec.field(name="from", default=None)
     """JMESPath of the field."""
     label: LabelKey | None = None
     """Instead of `from`: the label that the requirements restrict."""
@@ -53,11 +53,10 @@ class CapacityReaderSpec(Model):
     limited: JMESPath | None = None
     """JMESPath that is true if the nodes that aren't spot are `limited`."""
 
-    @model_validator(mode="after")
-    def _says_where(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if (self.from_ is None) is not bool(self.label):
             raise ValueError("write either `from` or `label`")
-        return self
 
     @cached_property
     def meanings(self) -> Mapping[str, CapacityType]:
@@ -84,11 +83,11 @@ class AcceleratorsReaderSpec(Model):
 class SizedBySpec(Model):
     """Another resource, in the pool's namespace, that sets the number of nodes."""
 
-    group: ApiGroup = Field(examples=["example.com"])
+    group: Annotated[ApiGroup, Field(examples=["example.com"])]
     """API group; '' is the core group."""
-    versions: tuple[NonEmpty, ...] = Field(min_length=1)
+    versions: Annotated[tuple[NonEmpty, ...], Field(min_length=1)]
     """API versions."""
-    kind: KindName = Field(examples=["NodeScaler"])
+    kind: Annotated[KindName, Field(examples=["NodeScaler"])]
     """Kind."""
     resource: ResourceName
     """Plural resource name."""
@@ -122,11 +121,10 @@ class SizeReaderSpec(Model):
     limits: JMESPath | None = None
     """JMESPath of the total limits: resource -> quantity."""
 
-    @model_validator(mode="after")
-    def _says_the_size(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.desired is None and self.sized_by is None:
             raise ValueError("write `desired`, or `sizedBy`")
-        return self
 
 
 class UnusableSpec(Model):
@@ -147,7 +145,7 @@ class GraceWindowSpec(Model):
     """JMESPath that is true if the time applies."""
     budget_seconds: Seconds | None = None
     """The time that Pods have to stop."""
-    from_: JMESPath | None = Field(default=None, alias="from")
+    from_: JMESPath | None = msgspec.field(name="from", default=None)
     """JMESPath of the time: 90 or 1m30s."""
     reserved: JMESPath | None = None
     """JMESPath of the time reserved for critical Pods."""
@@ -156,11 +154,10 @@ class GraceWindowSpec(Model):
     note: str = ""
     """A note on versions."""
 
-    @model_validator(mode="after")
-    def _says_the_time(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if (self.from_ is None) is (self.budget_seconds is None):
             raise ValueError("write either `from` or `budgetSeconds`")
-        return self
 
     def read(self, results: QueryResults) -> tuple[int, int] | None:
         """Return the seconds that a pool's Pods have to stop, and the margin, or None if the window doesn't apply."""
@@ -200,25 +197,26 @@ class PoolGraceSpec(Model):
 class MachinesSpec(Model):
     """The fields of a resource that describe the machines of its nodes. Expressions are JMESPath."""
 
-    group: ApiGroup = Field(examples=["example.com"])
+    group: Annotated[ApiGroup, Field(examples=["example.com"])]
     """API group."""
-    versions: tuple[NonEmpty, ...] = Field(examples=[["v1"]], min_length=1)
+    versions: Annotated[tuple[NonEmpty, ...], Field(min_length=1, examples=[["v1"]])]
     """API versions."""
-    kind: KindName = Field(examples=["NodePool"])
+    kind: Annotated[KindName, Field(examples=["NodePool"])]
     """Kind."""
-    resource: ResourceName = Field(examples=["nodepools"])
+    resource: Annotated[ResourceName, Field(examples=["nodepools"])]
     """Plural resource name."""
-    capacity: CapacityReaderSpec | None = Field(
-        default=None, examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}]
-    )
+    capacity: Annotated[
+        CapacityReaderSpec | None,
+        Field(examples=[{"from": "spec.capacityType", "values": {"spot": "spot"}, "default": "on-demand"}]),
+    ] = None
     """How to determine the capacity type of the nodes."""
     instance_type: JMESPath | None = None
     """One or more instance types. '*' means unknown."""
     several_types: Flag = False
     """Warn if a spot pool has only one `instanceType`."""
-    accelerators: AcceleratorsReaderSpec = AcceleratorsReaderSpec.model_construct()
+    accelerators: AcceleratorsReaderSpec = AcceleratorsReaderSpec()
     """Other fields that describe GPUs."""
-    known_labels: dict[LabelKey, JMESPath] = Field(default={})
+    known_labels: dict[LabelKey, JMESPath] = {}
     """Implicit labels: key -> value."""
     zones: JMESPath | None = None
     """One or more zones, as in `topology.kubernetes.io/zone`."""
@@ -238,9 +236,9 @@ class MachineTemplateSpec(MachinesSpec):
 class TemplateSpec(Model):
     """An object, in the pool's namespace, that describes the machines of the pool's nodes."""
 
-    from_: JMESPath = Field(alias="from")
+    from_: JMESPath = msgspec.field(name="from")
     """JMESPath of the reference to the object, with `kind` and `name`."""
-    kinds: tuple[MachineTemplateSpec, ...] = Field(min_length=1)
+    kinds: Annotated[tuple[MachineTemplateSpec, ...], Field(min_length=1)]
     """The possible kinds."""
     default: CapacityName = "on-demand"
     """The capacity type for references to other kinds."""
@@ -262,7 +260,7 @@ class NodePoolReaderSpec(MachinesSpec):
     """The kind of file that lists this pool."""
     files_only: Flag = False
     """No API server serves it: spotgate reads it only from files."""
-    replaces: dict[KindName, StrictInt] = Field(default={}, examples=[{"NodeSet": 2023}])
+    replaces: Annotated[dict[KindName, Whole], Field(examples=[{"NodeSet": 2023}])] = {}
     """Earlier kinds in its API group, which `check` skips -> the year they were replaced."""
     namespaced: Flag = False
     """The resource is namespaced."""
@@ -274,7 +272,7 @@ class NodePoolReaderSpec(MachinesSpec):
     """A list of {key, operator, values} for labels."""
     template: TemplateSpec | None = None
     """Instead of `capacity`: the object that defines it."""
-    size: SizeReaderSpec = Field(examples=[{"desired": "spec.nodes"}])
+    size: Annotated[SizeReaderSpec, Field(examples=[{"desired": "spec.nodes"}])]
     """The size of the pool."""
     pool_name: JMESPath | None = None
     """The pool's name on its nodes; `` `null` `` if nodes don't name their pool. Default: the object's."""
@@ -288,13 +286,15 @@ class NodePoolReaderSpec(MachinesSpec):
     """Only Pods that select it by this label run there."""
     uses_pools: JMESPath | None = None
     """Names of other pools whose nodes it uses."""
-    built_in: dict[NonEmpty, dict[str, JsonValue]] = Field(default={})
+    built_in: dict[NonEmpty, dict[str, Annotated[Any, AnyValue()]]] = {}
     """Pools that exist without an object: name -> `spec`."""
     taints: JMESPath | None = None
     """A list of {key, value, effect}."""
     taint_texts: Flag = False
     """Taints are strings: key=value:Effect."""
-    taint_effects: dict[NonEmpty, EffectName] = Field(default={name: name for name in get_args(EffectName)})
+    taint_effects: dict[NonEmpty, EffectName] = msgspec.field(
+        default_factory=lambda: {name: name for name in get_args(EffectName)}
+    )
     """Effect in the pool -> effect in Kubernetes."""
     without_platform_taints: JMESPath | None = None
     """True if nodes lack `platformTaints`."""
@@ -304,17 +304,16 @@ class NodePoolReaderSpec(MachinesSpec):
     """Its nodes have only the declared labels."""
     label_domains: tuple[NonEmpty, ...] = ()
     """Domains of labels for nodes. Default: all."""
-    grace_period: PoolGraceSpec = PoolGraceSpec.model_construct()
+    grace_period: PoolGraceSpec = PoolGraceSpec()
     """The time that the pool gives its Pods to stop."""
     unusable: tuple[UnusableSpec, ...] = ()
     """Conditions under which it provides no nodes."""
     controller_fields: tuple[SpecField, ...] = ()
     """Fields of `spec` that only controllers write. Changes are evaluated only if an entry reads them."""
 
-    @model_validator(mode="after")
-    def _says_the_capacity(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if (self.capacity is None) is (self.template is None):
             raise ValueError("write either `capacity` or `template`")
         if self.capacity is not None and self.capacity.label and self.requirements is None:
             raise ValueError("`capacity.label` needs `requirements`")
-        return self

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
 
-_ANY_HANDLER: Final = SignalSpec.model_construct(type="annotation", key=RECLAIM_AT, time=True)
+_ANY_HANDLER: Final = SignalSpec(type="annotation", key=RECLAIM_AT, time=True)
 """The signal that any program can set, with every provider and without one."""
 _MARGIN_SECONDS: Final = 30
 """The margin of Nodes without a provider: the longest of the shipped ones."""

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from webhook.base.exits import FINE
+from webhook.base.globs import Globs
 from webhook.base.terminal import as_json
 from webhook.commands.shared.help import help_of
 from webhook.engine.bundle import document_kinds
+from webhook.policy.checking import checked
 from webhook.policy.common import Metadata
 from webhook.policy.policy_test import KIND, PolicyTestSpec
 from webhook.policy.terms import API_VERSION
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
     from pydantic_core.core_schema import CoreSchema
+
+    from webhook.rules.node_pool_rules.message import MessageTemplate
 
 DESCRIPTION, EPILOG = help_of(__doc__)
 
@@ -60,22 +65,30 @@ class _Generator(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: CoreSchema) -> bool:  # noqa: ARG002
         return False
 
+    def encode_default(self, dft: object) -> object:
+        """Return a default as users write it."""
+        return msgspec.json.decode(msgspec.json.encode(dft, enc_hook=_written))
+
+
+def _written(value: Globs | MessageTemplate) -> object:
+    return value.patterns if isinstance(value, Globs) else value.text
+
 
 def spec_models() -> dict[str, type[BaseModel]]:
     """Return the model of ``spec`` for every document kind."""
-    return {**document_kinds(), KIND: PolicyTestSpec}
+    return {**{name: checked(kind) for name, kind in document_kinds().items()}, KIND: PolicyTestSpec}
 
 
 def policy_schema() -> dict[str, Any]:
     """Return a schema for all documents of policy files and for PolicyTests. ``kind`` selects the definition."""
     kinds = spec_models()
-    models: list[type[BaseModel]] = [Metadata, *kinds.values()]
+    models: list[type[BaseModel]] = [checked(Metadata), *kinds.values()]
     references, generated = models_json_schema(
         [(model, "validation") for model in models],
         ref_template=_DEFINITIONS + "{model}",
         schema_generator=_Generator,
     )
-    metadata = references[Metadata, "validation"]
+    metadata = references[checked(Metadata), "validation"]
     return {
         "$schema": DIALECT,
         "title": "spotgate policy",

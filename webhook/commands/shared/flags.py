@@ -14,10 +14,11 @@ from webhook.engine.bundle import OWN_NAMESPACE
 from webhook.inputs.policies import policies_path
 from webhook.kube.quantity import parse_version
 from webhook.rules.context import ASSUMED_VERSION
-from webhook.runtime.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from webhook.runtime.address import Address
 
 
 T = TypeVar("T")
@@ -200,4 +201,13 @@ def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
 def add_address(group: argparse._ActionsContainer, flag: str, what: str, port: int) -> None:
     """Add a flag for a listen address."""
     text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
-    group.add_argument(flag, metavar="HOST:PORT", type=_parsed_by(Address.parse), default=default, help=text)
+    group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
+
+
+def _address(text: str) -> Address:
+    from webhook.runtime.address import Address
+
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

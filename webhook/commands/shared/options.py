@@ -7,6 +7,8 @@ from dataclasses import replace
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from webhook.commands.shared.flags import options_of
 from webhook.inputs.options import JudgingOptions
 from webhook.inputs.policies import SHIPPED_WORD, policies_path
@@ -24,7 +26,7 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
     """
     options = options_of(JudgingOptions, namespace)
     file = find_project_file(folder_of(options))
-    project = ProjectFile.model_construct()
+    project = ProjectFile()
     if file is not None:
         written = read_project_file(file)
         paths = {
@@ -34,8 +36,8 @@ def judging_options(namespace: Namespace) -> JudgingOptions:
             "state": [_from_here(file, path) for path in written.state],
             "ignore": [normpath(glob) for glob in written.ignore],
         }
-        project = written.model_copy(update=paths)
-    completed = {field: getattr(options, field) or getattr(project, field) for field in ProjectFile.model_fields}
+        project = msgspec.structs.replace(written, **paths)
+    completed = {field: getattr(options, field) or getattr(project, field) for field in ProjectFile.__struct_fields__}
     return replace(options, project=str(file.parent) if file is not None else "", **completed)
 
 

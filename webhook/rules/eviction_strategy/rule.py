@@ -25,6 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.kube.affinity import terms_of
@@ -315,7 +316,7 @@ def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # n
     labels = (spec.interruptible, spec.graceful)
     return EvictionStrategy(
         spec=spec,
-        levels=Levels.of(vars(spec.findings)),
+        levels=Levels.of(asdict(spec.findings)),
         labels=labels,
         keys=frozenset(label.key for label in labels),
         left=tuple(f".{domain}" for domain in spec.left_to_reserved_labels),

@@ -2,11 +2,10 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
-
 from webhook.capacity.providers.schema import LabelSpec, TaintPatternSpec, TaintSpec
 from webhook.policy.common import (
     EnforcementWord,
+    KindGlobs,
     KindPatterns,
     Level,
     Model,
@@ -18,7 +17,7 @@ from webhook.policy.common import (
 from webhook.policy.schema_annotations import EnumDescriptions
 from webhook.policy.terms import Enforcement
 
-_DEFAULTS: Final = defaults_next_to(__file__)
+_default: Final = defaults_next_to(__file__)
 
 
 class EvictionFindingsSpec(Model):
@@ -43,21 +42,21 @@ class EvictionStrategySpec(PolicySpec):
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
-    findings: EvictionFindingsSpec = EvictionFindingsSpec.model_construct()
+    findings: EvictionFindingsSpec = EvictionFindingsSpec()
     """The strongest outcome of each finding, at most `enforcement`."""
-    interruptible: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.cloud/interruptable", value="true")
+    interruptible: LabelSpec = LabelSpec(key="qos.coreweave.cloud/interruptable", value="true")
     """The label of Pods that may be deleted without their full grace period."""
-    graceful: LabelSpec = LabelSpec.model_construct(key="qos.coreweave.com/graceful-interruptible", value="true")
+    graceful: LabelSpec = LabelSpec(key="qos.coreweave.com/graceful-interruptible", value="true")
     """The label of Pods that get their full grace period."""
-    bypassing_taints: tuple[TaintPatternSpec, ...] = Field(default=_DEFAULTS["bypassingTaints"], validate_default=True)
+    bypassing_taints: tuple[TaintPatternSpec, ...] = _default("bypassingTaints", tuple[TaintPatternSpec, ...])
     """Taints. A Pod that tolerates one of them is evicted without its grace period."""
     drain_timeout_seconds: Seconds = 180
     """The time that maintenance waits for other Pods."""
-    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
+    stateful: KindPatterns = KindGlobs(("StatefulSet.apps",))
     """Kinds whose Pods hold state, as Kind.group (globs)."""
-    distributed: KindPatterns = Field(default=_DEFAULTS["distributed"], validate_default=True)
+    distributed: KindPatterns = _default("distributed", KindGlobs)
     """Kinds whose Pods run in lockstep, as Kind.group (globs). Indexed Jobs always do."""
-    replicated: KindPatterns = Field(default=_DEFAULTS["replicated"], validate_default=True)
+    replicated: KindPatterns = _default("replicated", KindGlobs)
     """Kinds that count as stateful if they have one replica and a writable volume claim, as Kind.group (globs)."""
     sunk_nodes: Annotated[
         Literal["named", "all"],
@@ -66,7 +65,7 @@ class EvictionStrategySpec(PolicySpec):
     """Which DaemonSets run on SUNK nodes."""
     sunk_domain: NonEmpty = "sunk.coreweave.com"
     """The domain of SUNK's keys."""
-    sunk_taints: tuple[TaintSpec, ...] = Field(default=_DEFAULTS["sunkTaints"], validate_default=True)
+    sunk_taints: tuple[TaintSpec, ...] = _default("sunkTaints", tuple[TaintSpec, ...])
     """Taints that DaemonSets on SUNK nodes must tolerate."""
     left_to_reserved_labels: tuple[NonEmpty, ...] = ()
     """Domains of a ReservedLabels policy, which this policy skips."""

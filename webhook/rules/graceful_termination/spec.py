@@ -1,15 +1,14 @@
 """Define the ``spec`` of GracefulTermination."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+import msgspec
 
 from webhook.capacity.placement.workload_class import TRAINING_OPERATORS
-from webhook.policy.common import ClassName, DecidingSpec, KindPatterns, Model, Seconds, defaults_next_to
+from webhook.policy.common import ClassName, DecidingSpec, KindGlobs, KindPatterns, Model, Seconds, defaults_next_to
 from webhook.policy.errors import quoted_value
-from webhook.policy.schema_annotations import EnumDescriptions
+from webhook.policy.schema_annotations import Before, Check, EnumDescriptions, Field
 
-DEFAULT_CLASSES: Final[dict[str, Any]] = defaults_next_to(__file__)["classes"]
 MOST_GRACE: Final = 86400
 """One day: the maximum of all fields in seconds of a policy."""
 
@@ -22,7 +21,7 @@ def _check_grace(value: object) -> object:
     return value
 
 
-GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], BeforeValidator(_check_grace)]
+GraceSeconds = Annotated[Annotated[int, Field(ge=1, le=MOST_GRACE)] | Literal["budget"], Before(_check_grace)]
 
 
 class ClassSpec(Model):
@@ -34,8 +33,11 @@ class ClassSpec(Model):
     """The sleep before SIGTERM; 0 for none."""
 
 
-def _with_defaults(classes: object) -> object:
-    return {**DEFAULT_CLASSES, **classes} if isinstance(classes, dict) else classes
+DEFAULT_CLASSES: Final = defaults_next_to(__file__)("classes", dict[str, ClassSpec])
+
+
+def _with_defaults(classes: dict[str, ClassSpec]) -> dict[str, ClassSpec]:
+    return {**DEFAULT_CLASSES, **classes}
 
 
 class GracefulTerminationSpec(DecidingSpec):
@@ -69,9 +71,9 @@ class GracefulTerminationSpec(DecidingSpec):
         ),
     ] = "auto"
     """How a preStop hook sleeps. Windows Pods never get `exec`."""
-    classes: Annotated[dict[ClassName, ClassSpec], BeforeValidator(_with_defaults)] = Field(
-        default=DEFAULT_CLASSES, validate_default=True
+    classes: Annotated[dict[ClassName, ClassSpec], Check(_with_defaults)] = msgspec.field(
+        default_factory=lambda: dict(DEFAULT_CLASSES)
     )
     """Workload classes, in addition to the default ones."""
-    training_operators: KindPatterns = Field(default=TRAINING_OPERATORS.patterns, validate_default=True)
+    training_operators: KindPatterns = KindGlobs(TRAINING_OPERATORS.patterns)
     """Owners, as `Kind.group` (globs), whose Pods with GPUs are `checkpointing`, even if they restart."""

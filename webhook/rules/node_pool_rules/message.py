@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from webhook.capacity.providers.query import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _EXPRESSION: Final = re.compile(r"\$\{([^{}]*)\}")
 _SHOWN: Final = 60
@@ -19,16 +19,17 @@ _SHOWN: Final = 60
 class MessageTemplate:
     """A message with JMESPath expressions on the object: ``targetNodes is ${spec.targetNodes}``.
 
-    Raise ValueError if a ``${`` is not closed, or an expression isn't valid JMESPath.
+    ``query`` is the function for its expressions. Raise ValueError if a ``${`` is not closed.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, query: Callable[[str], Query] = Query) -> None:
+        self.text = text
         parts = _EXPRESSION.split(text)
         if any("${" in part for part in parts[::2]):
             raise ValueError("`${` needs an expression without braces, and a closing `}`")
-        self._parts = tuple(Query(part) if number % 2 else part for number, part in enumerate(parts))
+        self._parts = tuple(query(part) if number % 2 else part for number, part in enumerate(parts))
 
     def __call__(self, value: Mapping[str, Any]) -> str:
         """Return the message for this object."""

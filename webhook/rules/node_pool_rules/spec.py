@@ -1,24 +1,24 @@
 """Define the ``spec`` of NodePoolRules."""
 
-from typing import Annotated, Final, Literal, Self
-
-from pydantic import Field, JsonValue, StrictInt, WithJsonSchema, model_validator
+from functools import partial
+from typing import Annotated, Any, Final, Literal
 
 from webhook.capacity.providers.query import Query
 from webhook.capacity.providers.reader_schema import JMESPath
-from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec
-from webhook.policy.schema_annotations import Parsed, TextPattern
+from webhook.policy.common import EnforcementWord, Flag, Model, NonEmpty, PolicySpec, Whole
+from webhook.policy.schema_annotations import Field, JSONSchema, Parsed, TextPattern
 from webhook.policy.terms import Enforcement
 from webhook.rules.node_pool_rules.message import MessageTemplate
 
-AtLeast = Annotated[StrictInt, Field(ge=1, le=100)]
+AtLeast = Annotated[int, Field(strict=True, ge=1, le=100)]
 
 
 _FIELD_PATH: Final = TextPattern(
     r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*", "a field path, such as spec.targetNodes"
 )
-FieldQuery = Annotated[Query, Parsed(Annotated[str, _FIELD_PATH], Query)]
-MessageText = Annotated[MessageTemplate, Parsed(str, MessageTemplate)]
+FieldQuery = Annotated[Query, Parsed(Annotated[str, _FIELD_PATH], Query.compiled)]
+_message: Final = partial(MessageTemplate, query=Query.compiled)
+MessageText = Annotated[MessageTemplate, Parsed(str, _message)]
 
 
 class FieldSpec(Model):
@@ -32,9 +32,9 @@ class FieldSpec(Model):
     """The field must not be missing or empty."""
     immutable: Flag = False
     """The value can't change."""
-    default: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = None
+    default: Annotated[Any, JSONSchema({"not": {"type": "null"}})] = None
     """The value of a missing or empty field."""
-    minimum: StrictInt | None = None
+    minimum: Whole | None = None
     """The minimum of an integer."""
     values: tuple[NonEmpty, ...] = ()
     """The allowed values of a string. Of a duration: other allowed values."""
@@ -42,16 +42,15 @@ class FieldSpec(Model):
     """Ignore case."""
     detail: str = ""
     """An explanation for the finding."""
-    example: Annotated[JsonValue, WithJsonSchema({"not": {"type": "null"}})] = None
+    example: Annotated[Any, JSONSchema({"not": {"type": "null"}})] = None
     """A valid value for the fix."""
 
-    @model_validator(mode="after")
-    def _fits_its_type(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.values and self.type not in {"string", "duration"}:
             raise ValueError("`values` needs `type: string` or `type: duration`")
         if self.minimum is not None and self.type != "integer":
             raise ValueError("`minimum` needs `type: integer`")
-        return self
 
 
 class CheckSpec(Model):
@@ -59,13 +58,13 @@ class CheckSpec(Model):
 
     when: JMESPath
     """JMESPath; the object is wrong unless the result is empty, false, or null."""
-    fields: tuple[FieldQuery, ...] = Field(min_length=1)
+    fields: Annotated[tuple[FieldQuery, ...], Field(min_length=1)]
     """Field paths. An update that changes none of them isn't evaluated."""
-    message: Annotated[MessageTemplate, Parsed(NonEmpty, MessageTemplate)]
+    message: Annotated[MessageTemplate, Parsed(NonEmpty, _message)]
     """The problem, in one sentence."""
-    detail: MessageText = Field(default="", validate_default=True)
+    detail: MessageText = MessageTemplate("")
     """Why it matters."""
-    fix: MessageText = Field(default="", validate_default=True)
+    fix: MessageText = MessageTemplate("")
     """What to change. YAML in it keeps its indentation."""
     enforcement: EnforcementWord = Enforcement.DENY
     """The outcome, at most the policy's `enforcement`."""
@@ -100,7 +99,7 @@ class DiversificationSpec(Model):
 class KarpenterSpec(Model):
     """Checks of Karpenter's requirements and disruption budgets."""
 
-    diversification: DiversificationSpec = Field(default={}, validate_default=True)
+    diversification: DiversificationSpec = DiversificationSpec()
     """The minimum diversity of a spot pool."""
     requirements: EnforcementWord = Enforcement.DENY
     """Contradictory requirements."""
@@ -121,7 +120,7 @@ class NodePoolRulesSpec(PolicySpec):
     """An unlisted instance type, or machine family, category, or label."""
     unreadable: EnforcementWord = Enforcement.WARN
     """A field that spotgate can't read."""
-    karpenter: KarpenterSpec = Field(default={}, validate_default=True)
+    karpenter: KarpenterSpec = KarpenterSpec()
     """Checks of Karpenter's requirements and budgets."""
     resources: tuple[PoolResourceSpec, ...] = ()
     """Rules for resources."""

@@ -1,7 +1,5 @@
 """Define the ``spec`` of OnDemandFallback."""
 
-from pydantic import Field
-
 from webhook.capacity.providers.schema import RequireName
 from webhook.policy.common import NonEmpty, PolicySpec
 
@@ -11,5 +9,5 @@ class OnDemandFallbackSpec(PolicySpec):
 
     require: RequireName = "gpu"
     """The required fallback of a GPU spot pool."""
-    require_by_provider: dict[NonEmpty, RequireName] = Field(default={})
+    require_by_provider: dict[NonEmpty, RequireName] = {}
     """The same per provider: name of the CapacityProvider -> requirement."""

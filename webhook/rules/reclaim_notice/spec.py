@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from webhook.policy.common import ClassName, DecidingSpec
-from webhook.policy.schema_annotations import EnumDescriptions
+from webhook.policy.schema_annotations import EnumDescriptions, Field
 
 ReclaimAction = Annotated[
     Literal["inform", "evict", "none"],
@@ -20,5 +18,5 @@ ReclaimAction = Annotated[
 class ReclaimNoticeSpec(DecidingSpec):
     """Gives Pods that target spot the deadline of their node, in a file, or stops them at the notice."""
 
-    action: dict[ClassName, ReclaimAction] = Field(default={}, examples=[{"checkpointing": "inform"}])
+    action: Annotated[dict[ClassName, ReclaimAction], Field(examples=[{"checkpointing": "inform"}])] = {}
     """The action by workload class. Default: `none`. The label `spotgate.dev/on-reclaim` has precedence."""

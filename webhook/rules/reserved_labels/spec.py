@@ -2,10 +2,8 @@
 
 from typing import Annotated, Final
 
-from pydantic import Field
-
 from webhook.policy.common import Glob, Model, NonEmpty, PolicySpec
-from webhook.policy.schema_annotations import TextPattern
+from webhook.policy.schema_annotations import Field, TextPattern
 
 _DOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+"
 
@@ -16,9 +14,9 @@ Domain = Annotated[str, TextPattern(_DOMAIN, "a lowercase domain, such as acme.e
 class AllowedLabelsSpec(Model):
     """Labels that users may set although their domain is reserved."""
 
-    resources: tuple[NonEmpty, ...] = Field(min_length=1)
+    resources: Annotated[tuple[NonEmpty, ...], Field(min_length=1)]
     """Plural resource names. `pods` includes pod templates and their workloads."""
-    labels: tuple[Glob, ...] = Field(min_length=1)
+    labels: Annotated[tuple[Glob, ...], Field(min_length=1)]
     """Label keys (globs)."""
     warning: str = ""
     """Why they may be rejected, as a sentence. spotgate warns about them."""
@@ -27,9 +25,9 @@ class AllowedLabelsSpec(Model):
 class ReservedLabelsSpec(PolicySpec):
     """Rejects user-provided labels in reserved domains."""
 
-    domains: tuple[Domain, ...] = Field(min_length=1, examples=[["example.com"]])
+    domains: Annotated[tuple[Domain, ...], Field(min_length=1, examples=[["example.com"]])]
     """Reserved domains, with their subdomains."""
     allow: tuple[AllowedLabelsSpec, ...] = ()
     """Exceptions."""
-    hints: dict[NonEmpty, NonEmpty] = Field(default={})
+    hints: dict[NonEmpty, NonEmpty] = {}
     """Misspelled key -> correct key. spotgate finds similar keys without hints."""

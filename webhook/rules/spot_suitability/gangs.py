@@ -19,7 +19,7 @@ import msgspec
 from webhook.base.bounds import OverBoundError
 from webhook.base.field_paths import field_path
 from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT_PREFERRED, NotTargeting, Target
-from webhook.kube.layouts import FoundTemplate, member
+from webhook.kube.layouts import FoundTemplate, Steps, member
 from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.model.decision import Violation
 from webhook.model.review import MalformedObjectError
@@ -43,11 +43,11 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
     """The gangs of a policy: Pods of one object that work only together.
 
     Attributes:
-        specs: the gangs, each with the globs of its kinds.
+        specs: the gangs, each with the globs of its kinds and the path of its elastic field.
         leaders: lowercase globs for the names of parts that lead the others.
     """
 
-    specs: tuple[tuple[GangSpec, Globs], ...]
+    specs: tuple[tuple[GangSpec, Globs, Steps], ...]
     leaders: Globs
     workloads: Mapping[tuple[str, str], Workload]
 
@@ -92,11 +92,11 @@ class Gangs(msgspec.Struct, frozen=True, kw_only=True):
         metadata = subject.workload.metadata
         native = (_SCHEDULING_GROUP,) if subject.pod.spec.schedulingGroup else ()
         maps = (metadata.labels or {}, metadata.annotations or {}, subject.pod.labels, subject.pod.annotations, native)
-        for spec, kinds in self.specs:
+        for spec, kinds, elastic_path in self.specs:
             named = kinds.match(subject.request.kind.group_kind) or (
                 spec.key and any(spec.key in keys for keys in maps)
             )
-            elastic = spec.elastic and member(subject.object, spec.elastic) is not None
+            elastic = elastic_path and member(subject.object, elastic_path) is not None
             if named and not elastic:
                 return spec
         return None

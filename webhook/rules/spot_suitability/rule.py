@@ -36,6 +36,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
@@ -49,6 +50,7 @@ from webhook.capacity.placement.workload_class import (
 )
 from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
+from webhook.kube.layouts import steps_of
 from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
@@ -239,14 +241,14 @@ def _compile(spec: SpotSuitabilitySpec, facts: Facts) -> SpotSuitability:
     members: dict[str | int, DriverSpec] = {driver.member: driver for driver in spec.drivers if driver.member}
     return SpotSuitability(
         spec=spec,
-        levels=Levels.of(vars(spec.findings)),
+        levels=Levels.of(asdict(spec.findings)),
         reported_kinds=frozenset(reported),
         members=members,
         capacity_keys=frozenset(
             label.key for provider in providers.values() for label in provider.spot_node_labels if not label.spot_only
         ).union((KARPENTERS_SPREAD,)),
         gangs=Gangs(
-            specs=tuple((gang, Globs(gang.kinds)) for gang in spec.gangs),
+            specs=tuple((gang, Globs(gang.kinds), steps_of(gang.elastic)) for gang in spec.gangs),
             leaders=Globs(str(leader).lower() for leader in (*spec.gang_leaders, *members)),
             workloads={(workload.group, workload.kind): workload for workload in facts.workloads},
         ),

@@ -1,15 +1,17 @@
 """Define the ``spec`` of SpotSuitability."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import Field, StrictInt, model_validator
+import msgspec
 
+from webhook.base.globs import Globs
 from webhook.capacity.providers.schema import LabelSpec
 from webhook.policy.common import (
     EnforcementWord,
     Flag,
     Glob,
     KindGlob,
+    KindGlobs,
     KindPatterns,
     Level,
     Model,
@@ -18,16 +20,17 @@ from webhook.policy.common import (
     TargetingSpec,
     defaults_next_to,
 )
+from webhook.policy.schema_annotations import Field
 from webhook.policy.terms import Enforcement
 from webhook.policy.workloads import RelativePath
 
-_DEFAULTS: Final = defaults_next_to(__file__)
+_default: Final = defaults_next_to(__file__)
 
 
 class FaultToleranceSpec(Model):
     """Settings that keep the state of a driver outside its Pod, so that another Pod can continue."""
 
-    annotations: dict[NonEmpty, str] = Field(default={})
+    annotations: dict[NonEmpty, str] = {}
     """Annotations of the workload or its Pod: key -> value."""
     member: str = ""
     """A field next to the driver's, such as `gcsFaultToleranceOptions`."""
@@ -46,11 +49,10 @@ class DriverSpec(Model):
     fault_tolerance: FaultToleranceSpec | None = None
     """Settings that keep the state outside the Pod, so that it can be on spot."""
 
-    @model_validator(mode="after")
-    def _matches_pods(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if self.label is None and not self.member:
             raise ValueError("set `label`, `member`, or both")
-        return self
 
 
 class GangSpec(Model):
@@ -64,14 +66,13 @@ class GangSpec(Model):
     """A label or annotation of the object or its Pods, or `spec.schedulingGroup`."""
     restarts: Flag = True
     """A lost Pod stops the others. If false, they only start together."""
-    elastic: RelativePath = Field(default="", validate_default=True)
+    elastic: RelativePath = ""
     """A field that lets the others continue without a lost Pod."""
 
-    @model_validator(mode="after")
-    def _matches_pods(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if not (self.kinds or self.key):
             raise ValueError("set `kinds`, `key`, or both")
-        return self
 
 
 class SuitabilityFindingsSpec(Model):
@@ -114,25 +115,25 @@ class SpotSuitabilitySpec(TargetingSpec):
 
     enforcement: EnforcementWord = Enforcement.WARN
     """The strongest outcome of this policy. The default differs from other kinds."""
-    findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec.model_construct()
+    findings: SuitabilityFindingsSpec = SuitabilityFindingsSpec()
     """The strongest outcome of each finding, at most `enforcement`."""
-    minimum_replicas: Annotated[StrictInt, Field(ge=1, le=1000)] = 3
+    minimum_replicas: Annotated[int, Field(strict=True, ge=1, le=1000)] = 3
     """The minimum replicas of a service on spot."""
-    replicated: KindPatterns = Field(default=_DEFAULTS["replicated"], validate_default=True)
+    replicated: KindPatterns = _default("replicated", KindGlobs)
     """Kinds with `spec.replicas`, as Kind.group (globs)."""
-    stateful: KindPatterns = Field(default=("StatefulSet.apps",), validate_default=True)
+    stateful: KindPatterns = KindGlobs(("StatefulSet.apps",))
     """Stateful kinds, as Kind.group (globs). Pods with a writable claim are stateful, too."""
-    drivers: tuple[DriverSpec, ...] = Field(default=_DEFAULTS["drivers"], validate_default=True)
+    drivers: tuple[DriverSpec, ...] = _default("drivers", tuple[DriverSpec, ...])
     """Pods that lead the work of others."""
-    gangs: tuple[GangSpec, ...] = Field(default=_DEFAULTS["gangs"], validate_default=True)
+    gangs: tuple[GangSpec, ...] = _default("gangs", tuple[GangSpec, ...])
     """Pods of one object that work only together."""
-    gang_leaders: tuple[Glob, ...] = Field(default=_DEFAULTS["gangLeaders"], validate_default=True)
+    gang_leaders: tuple[Glob, ...] = _default("gangLeaders", tuple[str, ...])
     """Parts of a gang that can be on demand (lowercase globs)."""
-    protections: dict[NonEmpty, str] = Field(default=_DEFAULTS["protections"])
+    protections: dict[NonEmpty, str] = msgspec.field(default_factory=lambda: _default("protections", dict[str, str]))
     """Annotations that stop only voluntary disruption: key -> value."""
-    data_volumes: Patterns = Field(default=_DEFAULTS["dataVolumes"], validate_default=True)
+    data_volumes: Patterns = _default("dataVolumes", Globs)
     """Names and mount paths of hostPath volumes with data (globs)."""
-    scratch_volumes: Patterns = Field(default=_DEFAULTS["scratchVolumes"], validate_default=True)
+    scratch_volumes: Patterns = _default("scratchVolumes", Globs)
     """Names and mount paths of hostPath volumes without data (globs)."""
     termination_handlers: tuple[NonEmpty, ...] = ("node-termination-handler",)
     """Parts of Node Termination Handler's image names."""

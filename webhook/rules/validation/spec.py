@@ -1,11 +1,9 @@
 """Define the ``spec`` of Validation, with the field names of a ValidatingAdmissionPolicy."""
 
-from typing import Annotated, Any, Final, Literal, Self
-
-from pydantic import Field, model_validator
+from typing import Annotated, Any, Final, Literal
 
 from webhook.policy.common import NOT_BLANK, Model, PolicySpec
-from webhook.policy.schema_annotations import TextPattern
+from webhook.policy.schema_annotations import Field, TextPattern
 
 _AT_MOST: Final = 100
 """Validations, and variables, of one policy. All are compiled before the policy takes effect."""
@@ -30,11 +28,10 @@ class ValidationItem(Model):
     reason: Literal["Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge"] | None = None
     """The reason for `spotgate export vap`. The webhook always answers Forbidden."""
 
-    @model_validator(mode="after")
-    def _has_a_message(self) -> Self:
+    def check(self) -> None:
+        """Raise ValueError if the fields contradict each other."""
         if "\n" in self.expression.strip() and not self.message.strip():
             raise ValueError("an expression with line breaks needs a `message`, as in Kubernetes")
-        return self
 
 
 class NamedExpression(Model):
@@ -62,11 +59,11 @@ class Variable(Model):
 class ValidationSpec(PolicySpec):
     """A team's own rule in CEL, with the fields of a ValidatingAdmissionPolicy."""
 
-    validations: tuple[ValidationItem, ...] = Field(min_length=1, max_length=_AT_MOST)
+    validations: Annotated[tuple[ValidationItem, ...], Field(min_length=1, max_length=_AT_MOST)]
     """The rules."""
-    variables: tuple[Variable, ...] = Field(default=(), max_length=_AT_MOST)
+    variables: Annotated[tuple[Variable, ...], Field(max_length=_AT_MOST)] = ()
     """Named values. Each can read the ones before it."""
-    match_conditions: tuple[NamedExpression, ...] = Field(default=(), max_length=64)
+    match_conditions: Annotated[tuple[NamedExpression, ...], Field(max_length=64)] = ()
     """Conditions for evaluating a request, in addition to `match`. All must be true."""
-    params: dict[str, Any] = Field(default={})
+    params: dict[str, Any] = {}
     """Values for the expressions, as `params.<name>`."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pydantic.alias_generators import to_snake
 
 from webhook.base.caching import identity_cache
 from webhook.cel.errors import HAS_NUL, NOT_KNOWN
@@ -102,9 +102,12 @@ def _plain_pools(pools: tuple[Pool, ...]) -> list[dict[str, Any]]:
     return [_plain(pool) for pool in pools]
 
 
+_CAPITAL: Final = re.compile("(?=[A-Z])")
+
+
 def _plain(pool: Pool) -> dict[str, Any]:
     """Return the fields of a node pool for expressions. docs/policies/validation.md describes each field."""
     fields = NAMES.fields["pools[]"]
-    values = {name: value for name in fields if (value := getattr(pool, to_snake(name))) is not None}
+    values = {name: value for name in fields if (value := getattr(pool, _CAPITAL.sub("_", name).lower())) is not None}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values, order="deterministic"))
     return plain

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from webhook.base.globs import Globs, is_glob
@@ -16,7 +17,7 @@ from webhook.policy.match import SAME_OBJECT, SERVICE_ACCOUNT, ResourceRule
 from webhook.policy.terms import BREAK_GLASS
 from webhook.registration.cel import JSON, any_glob_matches, literal, quoted, selects
 from webhook.registration.configurations import NO_MIRROR_PODS, without_system_namespaces
-from webhook.report.report import alike
+from webhook.report.report import alike, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -224,4 +225,5 @@ def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:
 
 
 def _as_selector(spec: LabelSelectorSpec) -> JSON:
-    return spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    expressions = [without_empty(msgspec.to_builtins(item)) for item in spec.match_expressions]
+    return without_empty({"matchLabels": spec.match_labels, "matchExpressions": expressions})

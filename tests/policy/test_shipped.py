@@ -1,0 +1,39 @@
+"""Shipped documents are built without pydantic's checks, and their expressions are compiled on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from webhook.capacity.providers.query import Query
+from webhook.engine.bundle import SHIPPED, document_kinds
+from webhook.kube.templates import TemplatePath
+from webhook.policy.document import policy_files
+from webhook.policy.loader import load_documents
+from webhook.rules.node_pool_rules.message import MessageTemplate
+
+if TYPE_CHECKING:
+    from webhook.policy.errors import Problem
+
+
+def plain(value: Any) -> Any:
+    """Return the fields of a spec, which can be compared."""
+    if isinstance(value, msgspec.Struct):
+        return type(value), {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {key: plain(member) for key, member in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return value.text if isinstance(value, Query | MessageTemplate | TemplatePath) else value
+
+
+@pytest.mark.parametrize("file", policy_files((SHIPPED,)), ids=lambda file: file.stem)
+def test_a_shipped_document_is_valid_and_built_as_if_it_were_validated(file: Any) -> None:
+    problems: list[Problem] = []
+    validated = load_documents([file], document_kinds(), problems)
+    built = load_documents([file], document_kinds(), problems, trusted=True)
+    assert problems == []
+    assert [document.name for document in built] == [document.name for document in validated]
+    assert [plain(document.spec) for document in built] == [plain(document.spec) for document in validated]
