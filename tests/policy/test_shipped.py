@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +12,7 @@ import pytest
 from webhook.capacity.providers.query import Query
 from webhook.engine.bundle import SHIPPED, document_kinds
 from webhook.kube.templates import TemplatePath
+from webhook.policy.checking import validate_model
 from webhook.policy.document import policy_files
 from webhook.policy.loader import load_documents
 from webhook.rules.node_pool_rules.message import MessageTemplate
@@ -37,3 +40,20 @@ def test_a_shipped_document_is_valid_and_built_as_if_it_were_validated(file: Any
     assert problems == []
     assert [document.name for document in built] == [document.name for document in validated]
     assert [plain(document.spec) for document in built] == [plain(document.spec) for document in validated]
+
+
+WITH_DEFAULTS = {
+    kind: file
+    for kind, model in document_kinds().items()
+    if (file := Path(inspect.getfile(model)).with_name("defaults.yaml")).exists()
+}
+
+
+@pytest.mark.parametrize("kind", WITH_DEFAULTS)
+def test_the_defaults_of_a_kind_are_what_a_user_could_write(kind: str) -> None:
+    written: list[Any] = [{}, msgspec.yaml.decode(WITH_DEFAULTS[kind].read_bytes())]
+    problems: list[tuple[Any, str]] = []
+    model = document_kinds()[kind]
+    specs = [validate_model(model, spec, ("spec",), lambda *problem: problems.append(problem)) for spec in written]
+    assert problems == []
+    assert plain(specs[0]) == plain(specs[1])
