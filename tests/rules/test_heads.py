@@ -1,4 +1,4 @@
-"""The docstring of every rule module has the same sections, and lists the rule's findings."""
+"""The docstring of every rule module has the same sections and lists the rule's findings, and `KIND` has its needs."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import webhook.rules
-from webhook.capacity.view import Needs
+from webhook.engine.bundle import policy_kinds
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination import rule as graceful_termination
 from webhook.rules.protocol import Facts, PolicyKind
@@ -15,6 +15,12 @@ from webhook.rules.reclaim_notice import rule as reclaim_notice
 from webhook.rules.spot_placement import rule as spot_placement
 
 KINDS = (spot_placement.KIND, graceful_termination.KIND, reclaim_notice.KIND)
+READ = {
+    "namespaces": r"view\.namespaces|Targeting\b",
+    "pools": r"view\.pools|Targeting\b",
+    "budgets": r"view\.budgets",
+}
+"""Code that reads a part of the cluster's state. `Targeting` reads the labels of namespaces, and pools."""
 FOLDERS = sorted(file.parent for file in Path(webhook.rules.__file__).parent.glob("*/rule.py"))
 
 
@@ -27,7 +33,16 @@ def test_a_rules_docstring_has_all_sections_and_lists_its_findings(folder: Path)
     assert re.findall(r"[a-z-]+", parts["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
 
 
+@pytest.mark.parametrize("kind", policy_kinds().values(), ids=lambda kind: kind.name)
+def test_a_kind_needs_the_state_that_its_rule_reads(kind: PolicyKind) -> None:
+    folder = Path(webhook.rules.__file__).parent / kind.slug.replace("-", "_")
+    code = "".join(file.read_text() for file in folder.glob("*.py"))
+    if "needs: Needs\n" in code:  # Each rule has its own.
+        return
+    read = {part: re.search(pattern, code) is not None for part, pattern in READ.items()}
+    assert read == {part: getattr(kind.needs, part) for part in READ}
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_kind_that_changes_pods_matches_CREATE_and_needs_pools_and_namespaces(kind: PolicyKind) -> None:
-    assert kind.needs == Needs(namespaces=True, pools=True)
+def test_a_kind_that_changes_pods_matches_CREATE(kind: PolicyKind) -> None:
     assert kind.rules(Facts({})) == (PODS_CREATE,)
