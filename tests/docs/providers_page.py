@@ -83,7 +83,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
         "labels of spot nodes",
         _lines(
             _marked(
-                f"{label.key}={label.value}", label.note or ("no other node has the key" if label.spot_only else "")
+                f"{label.key}={label.value}", label.note or ("only spot nodes have the key" if label.spot_only else "")
             )
             for label in spec.spot_node_labels
         ),
@@ -100,7 +100,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     yield "reclaim signals", _lines(signals)
     grace = spec.grace_period
     yield "grace budget", f"{grace.budget_seconds} s, less {grace.safety_margin_seconds} s"
-    yield "taints of an architecture or operating system", _codes(str(taint.taint) for taint in spec.platform_taints)
+    yield "taints of Arm and Windows nodes", _codes(str(taint.taint) for taint in spec.platform_taints)
     if spec.limited != LimitedSpec():
         yield (
             "time-limited capacity",
@@ -110,7 +110,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     usual = GpuSpec()
     yield "GPU resources", _codes(spec.gpu.resources.patterns if spec.gpu.resources != usual.resources else ())
     yield (
-        "taints only for Pods that request GPUs",
+        "taints tolerated for Pods that request GPUs",
         _codes(
             f"{taint.key}={taint.value}" if taint.value else taint.key
             for taint in spec.gpu.taints
@@ -118,7 +118,7 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
         ),
     )
     yield (
-        "taints of every node with GPUs",
+        "taints of all nodes with GPUs",
         _codes(
             f"{taint.key}={taint.value}" if taint.value else taint.key for taint in spec.gpu.taints if taint.automatic
         ),
@@ -128,11 +128,11 @@ def _about(spec: CapacityProviderSpec) -> Iterator[tuple[str, str]]:
     yield "never spot", _codes(spec.instance_types.never_spot.patterns)
     yield "labels of machines with GPUs", _codes(spec.gpu.labels.patterns)
     yield "labels that name machines", _codes(label.key for label in spec.machine_labels)
-    yield "schedulers that spotgate ignores", _codes(spec.hands_off_schedulers.patterns)
-    yield "selectors that spotgate ignores", _codes(spec.hands_off_selectors)
+    yield "schedulers whose Pods spotgate doesn't change", _codes(spec.hands_off_schedulers.patterns)
+    yield "selectors whose Pods spotgate doesn't change", _codes(spec.hands_off_selectors)
     yield (
         "a GPU spot pool needs",
-        _lines(f"an on-demand pool ({need.require}), otherwise {need.outcome}" for need in spec.fallback),
+        _lines(f"an on-demand pool ({need.require}); otherwise {need.outcome}" for need in spec.fallback),
     )
 
 
@@ -205,9 +205,9 @@ def _capacity(machines: MachinesSpec) -> str:
     if capacity is None:
         return ""
     where = _code(capacity.from_) or f"requirements on `{capacity.label}`"
-    values = ", ".join(f"`{value}` {meant}" for value, meant in capacity.values.items())
-    limited = f"; limited where {_code(capacity.limited)}" if capacity.limited else ""
-    return f"{where}: {values}; else {capacity.default}{limited}"
+    values = ", ".join(f"`{value}`: {meant}" for value, meant in capacity.values.items())
+    limited = f"; limited if {_code(capacity.limited)}" if capacity.limited else ""
+    return f"{where} ({values}); otherwise {capacity.default}{limited}"
 
 
 def _size(reader: NodePoolReaderSpec) -> str:
@@ -217,7 +217,7 @@ def _size(reader: NodePoolReaderSpec) -> str:
 
 def _cluster(reader: NodePoolReaderSpec) -> str:
     by = reader.size.sized_by
-    sized = f"; else {by.kind} {_code(by.cluster)}" if by is not None and by.cluster else ""
+    sized = f"; otherwise {by.kind} {_code(by.cluster)}" if by is not None and by.cluster else ""
     path = f", also as {_code(reader.cluster_path)}" if reader.cluster_path else ""
     return f"{_code(reader.cluster)}{path}{sized}" if reader.cluster else "this one"
 
@@ -230,7 +230,7 @@ def _grace(reader: NodePoolReaderSpec) -> str:
 def _window(window: GraceWindowSpec) -> str:
     time = _code(window.from_) or f"{window.budget_seconds} s"
     less = f" less {_code(window.reserved)}" if window.reserved else ""
-    where = f" where {_code(window.when)}" if window.when else ""
+    where = f" if {_code(window.when)}" if window.when else ""
     return f"{time}{less}, less {window.safety_margin_seconds} s{where}" + (f" ({window.note})" if window.note else "")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from webhook.base.globs import Globs
-from webhook.capacity.view import Needs
 from webhook.engine.engine import decide
 from webhook.engine.index import Index, Policy
 from webhook.kube.pod import OwnerReference, Toleration
@@ -82,7 +81,6 @@ def policy(rule: Any, name: str = "policy", **changes: Any) -> Policy:
         "controller_denies": False,
         "mutator": rule if hasattr(rule, "mutate") else None,
         "validator": rule if hasattr(rule, "validate") else None,
-        "needs": Needs(),
     }
     kind_fields = {key: changes.pop(key) for key in changes.keys() - set(Policy.__struct_fields__)}
     kind = PolicyKind(**{"name": "Test", "spec": PolicySpec, "compile": None, "rules": None, **kind_fields})

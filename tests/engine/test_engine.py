@@ -25,7 +25,6 @@ from tests.engine.rules import (
     validate,
 )
 from tests.specs import spec_of
-from webhook.capacity.view import Needs
 from webhook.model.decision import Decision, Outcome
 from webhook.policy.common import MatchSpec
 from webhook.policy.match import Matcher, ResourceRule
@@ -205,16 +204,16 @@ def test_a_pod_with_null_instead_of_an_empty_list_is_judged(spec: dict[str, Any]
     assert [one.reason for one in validate(index(policy(Tolerates())), request(pod)).findings] == ["no toleration"]
 
 
-def test_a_requests_needs_come_from_the_matching_policies() -> None:
+def test_a_request_waits_for_pools_only_if_a_matching_policy_needs_them() -> None:
     both = index(
-        policy(Finds(), needs=Needs(namespaces=True)),
-        policy(JudgesPools(), name="p", rules=(POOLS,), needs=Needs(pools=True, fresh=True)),
+        policy(Finds()),
+        policy(JudgesPools(), name="p", rules=(POOLS,), fresh_pools=True),
     )
     requests = (request(POD), request({}, group="example.com", resource="pools"), request({}, resource="secrets"))
     pod, pools, secret = (both.route(Phase.VALIDATE, review) for review in requests)
     assert pod is not None
     assert pools is not None
-    assert (pod.needs, pools.needs) == (Needs(namespaces=True), Needs(pools=True, fresh=True))
+    assert (pod.fresh_pools, pools.fresh_pools) == (False, True)
     assert secret is None
 
 

@@ -24,9 +24,10 @@ ROOT: Final = HERE.parents[1]
 
 @dataclass(frozen=True)
 class Scaffold:
-    """What can be new: the pattern of its name, the page that goes on, and what replaces the example's names."""
+    """What can be new: the pattern and the form of its name, the page that goes on, and what replaces the example's names."""
 
     pattern: str
+    form: str
     page: str
     names: Callable[[str], Mapping[str, str]]
 
@@ -41,18 +42,29 @@ def _of_kind(name: str) -> dict[str, str]:
 
 
 SCAFFOLDS: Final = {
-    "policy-kind": Scaffold("([A-Z][a-z0-9]+){1,4}", "docs/adding-a-policy-kind.md", _of_kind),
+    "policy-kind": Scaffold(
+        "([A-Z][a-z0-9]+){1,4}",
+        "up to four capitalized words, such as StartupDelay",
+        "docs/adding-a-policy-kind.md",
+        _of_kind,
+    ),
     "provider": Scaffold(
-        "[a-z][a-z0-9-]*[a-z0-9]",
+        "(?!acme$)[a-z][a-z0-9-]*[a-z0-9]",
+        "lower-case letters, digits, and dashes, such as nimbus, and not acme, which the examples use",
         "docs/adding-a-provider.md",
         lambda name: {"acme": name, "Acme": name.replace("-", " ").title()},
     ),
-    "format": Scaffold("[a-z][a-z0-9]*", "docs/adding-an-output-format.md", lambda name: {"markdown": name}),
+    "format": Scaffold(
+        "[a-z][a-z0-9]*",
+        "lower-case letters and digits, such as markdown",
+        "docs/adding-an-output-format.md",
+        lambda name: {"markdown": name},
+    ),
 }
 
 
-def write(what: str, name: str, root: Path) -> list[Path]:
-    """Write the files below `root`, and return them. Raise FileExistsError before anything is written."""
+def write(what: str, name: str, root: Path) -> tuple[list[Path], list[Path]]:
+    """Write below `root`, and return the new and the changed files. Raise FileExistsError before anything is written."""
     names = SCAFFOLDS[what].names(name)
     pattern = re.compile("|".join(names))
     new = {
@@ -68,7 +80,7 @@ def write(what: str, name: str, root: Path) -> list[Path]:
     for path, text in (new | changed).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return [*new, *changed]
+    return list(new), list(changed)
 
 
 def _files(folder: Path, renamed: Callable[[str], str]) -> Iterator[tuple[str, str]]:
@@ -96,17 +108,21 @@ def main(arguments: Any = None) -> None:
     """Write the files, and print them."""
     parser = ArgumentParser(prog="python -m tests.new", description="Write the files of something new.")
     parser.add_argument("what", choices=SCAFFOLDS)
-    parser.add_argument("name", metavar="NAME", help="such as StartupDelay, acme, or markdown")
+    parser.add_argument("name", metavar="NAME", help="such as StartupDelay, nimbus, or markdown")
     asked = parser.parse_args(arguments)
     scaffold = SCAFFOLDS[asked.what]
     if re.fullmatch(scaffold.pattern, asked.name) is None:
-        parser.error(f"the name of a {asked.what} matches {scaffold.pattern}; got {asked.name!r}")
+        parser.error(f"{asked.name!r} can't be the name of a {asked.what}: use {scaffold.form}")
     try:
-        files = write(asked.what, asked.name, ROOT)
+        new, changed = (
+            sorted(file.relative_to(ROOT) for file in files) for files in write(asked.what, asked.name, ROOT)
+        )
     except FileExistsError as error:
         parser.error(f"{error} exists: choose another name")
-    sys.stdout.write("".join(f"{file.relative_to(ROOT)}\n" for file in files))
+    sys.stdout.write("".join(f"{file}\n" for file in (*new, *changed)))
     sys.stdout.write(f"Each file has the example of {scaffold.page}, which says how to go on.\n")
+    sys.stdout.write("To undo all of it, and your other uncommitted changes of these files, run:\n")
+    sys.stdout.write(f"  git checkout -- {' '.join(map(str, changed))}\n  git clean -f -- {' '.join(map(str, new))}\n")
 
 
 if __name__ == "__main__":

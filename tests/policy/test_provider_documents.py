@@ -67,6 +67,7 @@ def test_a_valid_document_is_loaded(tmp_path: Path) -> None:
     ("right", "wrong", "message"),
     [
         ("safetyMarginSeconds: 5}\n  reclaimNotice", "safetyMarginSeconds: -5}\n  reclaimNotice", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
+        ("budgetSeconds: 60", "budgetSeconds: 61", "4: spec: `gracePeriod.budgetSeconds` is 61, and only 60 s pass from `interruption.drainSeconds` to `removalSeconds`; correct one of them"),
         ("lease, value: spot", "lease, value: s p", "6: spec.spotNodeLabels[0].value: expected the value of a label; got 's p'"),
         ("{key: acme.example/closing}", '{key: ""}', "9: spec.neverTolerate[0].key: expected the key of a label; got ''"),
         ("{key: acme.example/org, value: acme}", "{key: org, value: a/b}", "14: spec.systemNamespaces.labels[0].value: expected the value of a label; got 'a/b'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from webhook.engine.findings import FindingText
 
 ROOT = Path(__file__).parents[2]
 RUFF = Path(sys.executable).with_name("ruff")
+IDENTITY = ["-c", "user.name=jane", "-c", "user.email=jane@example.com"]
 FIRST_PARTY = "lint.isort.known-first-party=['tests', 'webhook']"
 DENIED = ROOT / "examples/deployment-misspelt-qos-label.yaml"
 
@@ -101,11 +103,40 @@ def test_ruff_finds_nothing(root: Path, what: str, name: str) -> None:
         assert done.returncode == 0, done.stdout
 
 
-def test_a_file_that_exists_or_a_wrong_name_changes_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def contents(root: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in root.rglob("*") if file.is_file() and ".git" not in file.parts}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["format", "rows"], "test_rows.py exists: choose another name"),
+        (
+            ["policy-kind", "zoneSpread"],
+            "'zoneSpread' can't be the name of a policy-kind: use up to four capitalized words",
+        ),
+        (["provider", "acme"], "and not acme, which the examples use"),
+    ],
+)
+def test_a_file_that_exists_or_a_wrong_name_changes_nothing(
+    root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
     new.main(["format", "rows"])
-    before = {file: file.read_bytes() for file in root.rglob("*") if file.is_file()}
-    for arguments in (["format", "rows"], ["policy-kind", "zoneSpread"]):
-        with pytest.raises(SystemExit):
-            new.main(arguments)
-    assert {file: file.read_bytes() for file in root.rglob("*") if file.is_file()} == before
-    assert "test_rows.py exists: choose another name" in capsys.readouterr().err
+    before = contents(root)
+    with pytest.raises(SystemExit):
+        new.main(arguments)
+    assert contents(root) == before
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("arguments", [["policy-kind", "ZoneSpread"], ["provider", "nimbus"], ["format", "rows"]])
+def test_the_printed_commands_undo_it(root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    before = contents(root)
+    for command in (["init", "--quiet"], ["add", "."], [*IDENTITY, "commit", "--quiet", "--message=all"]):
+        subprocess.run(["git", *command], cwd=root, check=True)  # noqa: S607 - wherever it is
+    new.main(arguments)
+    assert contents(root) != before
+    for line in capsys.readouterr().out.splitlines()[-2:]:
+        subprocess.run(shlex.split(line), cwd=root, check=True, capture_output=True)
+    assert contents(root) == before

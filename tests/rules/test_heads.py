@@ -1,4 +1,4 @@
-"""The docstring of every rule module has the same sections, and lists the rule's findings."""
+"""The docstring of every rule module has the same sections and lists the rule's findings, and `KIND` declares the budgets that it reads."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import webhook.rules
-from webhook.capacity.view import Needs
+from webhook.engine.bundle import policy_kinds
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.graceful_termination import rule as graceful_termination
 from webhook.rules.protocol import Facts, PolicyKind
@@ -27,7 +27,12 @@ def test_a_rules_docstring_has_all_sections_and_lists_its_findings(folder: Path)
     assert re.findall(r"[a-z-]+", parts["Finds"]) == list(yaml.safe_load((folder / "findings.yaml").read_text()))
 
 
+@pytest.mark.parametrize("kind", policy_kinds().values(), ids=lambda kind: kind.name)
+def test_a_kind_declares_that_its_rule_reads_budgets(kind: PolicyKind) -> None:
+    folder = Path(webhook.rules.__file__).parent / kind.slug.replace("-", "_")
+    assert kind.budgets == any("view.budgets" in file.read_text() for file in folder.glob("*.py"))
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_kind_that_changes_pods_matches_CREATE_and_needs_pools_and_namespaces(kind: PolicyKind) -> None:
-    assert kind.needs == Needs(namespaces=True, pools=True)
+def test_a_kind_that_changes_pods_matches_CREATE(kind: PolicyKind) -> None:
     assert kind.rules(Facts({})) == (PODS_CREATE,)

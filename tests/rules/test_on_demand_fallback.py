@@ -15,7 +15,7 @@ from tests.rules.conftest import change_of, shipped_provider, with_fields
 from tests.specs import spec_of
 from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.provider import readers_by_resource
-from webhook.capacity.view import ClusterView, Needs
+from webhook.capacity.view import ClusterView
 from webhook.model.decision import Outcome, Violation
 from webhook.rules.context import Context, Phase, utc_now
 from webhook.rules.on_demand_fallback.rule import KIND, OnDemandFallback
@@ -102,7 +102,7 @@ def test_a_reader_without_scale_has_no_rule_for_scale() -> None:
 
 
 def test_the_kind_needs_current_pools_and_denies_unknown_results() -> None:
-    assert KIND.needs == Needs(pools=True, fresh=True)
+    assert KIND.fresh_pools
     assert KIND.unknown_outcome is Outcome.DENY
 
 

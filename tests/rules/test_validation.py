@@ -8,7 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -23,7 +23,6 @@ from tests.rules.cases import NAMESPACE
 from tests.rules.judged import CLUSTER, index_of, judged, template, warned, web_pod, workload
 from tests.specs import spec_of
 from webhook import cel
-from webhook.capacity.view import ClusterView, Needs
 from webhook.cel.errors import EvaluationError
 from webhook.cel.names import NAMES
 from webhook.engine.bundle import load_bundle
@@ -35,8 +34,12 @@ from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
+from webhook.rules.validation.rule import Validation
 from webhook.rules.validation.spec import ValidationSpec
 from webhook.rules.validation.values import values_of
+
+if TYPE_CHECKING:
+    from webhook.capacity.view import ClusterView
 
 JSON = dict[str, Any]
 
@@ -103,32 +106,27 @@ def test_node_pools_are_converted_once_for_all_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "asked"),
+    ("spec", "reads"),
     [
-        ({"validations": [{"expression": "object.kind == 'Pod'"}]}, Needs()),
-        ({"validations": [{"expression": "object.spec.pools.size() == 0"}]}, Needs()),
-        ({"validations": [{"expression": "'pools' == 'pools'"}]}, Needs()),
-        ({"validations": [{"expression": "pools.size() > 0"}]}, Needs(pools=True)),
-        ({"validations": [{"expression": "false", "messageExpression": "string(pools.size())"}]}, Needs(pools=True)),
+        ({"validations": [{"expression": "object.kind == 'Pod'"}]}, False),
+        ({"validations": [{"expression": "object.spec.pools.size() == 0"}]}, False),
+        ({"validations": [{"expression": "'pools' == 'pools'"}]}, False),
+        ({"validations": [{"expression": "pools.size() > 0"}]}, True),
+        ({"validations": [{"expression": "false", "messageExpression": "string(pools.size())"}]}, True),
         (
             {
                 "variables": [{"name": "n", "expression": "pools.size()"}],
                 "validations": [{"expression": "variables.n > 0"}],
             },
-            Needs(pools=True),
+            True,
         ),
-        ({"validations": [{"expression": "namespaceObject.metadata.name == 'a'"}]}, Needs()),
-        ({"validations": [{"expression": "has(namespaceObject.metadata.labels.a)"}]}, Needs(namespaces=True)),
+        ({"validations": [{"expression": "namespaceObject.metadata.name == 'a'"}]}, False),
     ],
 )
-def test_only_facts_that_an_expression_names_are_needed(spec: JSON, asked: Needs) -> None:
-    index = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True))
-    request = Request(
-        uid="u", operation="CREATE", kind=GroupVersionKind(), resource=GroupVersionResource("", "v1", "pods")
-    )
-    route = index.route(Phase.VALIDATE, request)
-    assert route is not None
-    assert route.needs == asked
+def test_pools_are_converted_only_for_expressions_that_name_them(spec: JSON, *, reads: bool) -> None:
+    (policy,) = index_of("Validation", json.dumps({"match": PODS, **spec}, sort_keys=True)).policies
+    assert isinstance(policy.validator, Validation)
+    assert policy.validator.reads_pools is reads
 
 
 # Pod templates

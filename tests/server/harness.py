@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from certs.authority import self_signed
 from webhook.base.globs import Globs
-from webhook.capacity.view import ClusterView, FixedState, Needs
+from webhook.capacity.view import ClusterView, FixedState
 from webhook.engine.bundle import Bundle
 from webhook.engine.index import Index, Policy
 from webhook.model.decision import Outcome
@@ -75,12 +75,17 @@ def _silent(_: Subject, __: Context) -> Iterable[Violation]:
     return ()
 
 
-def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str = "test-policy") -> Bundle:
+def bundle_of(judge: Judge = _silent, *, fresh_pools: bool = False, name: str = "test-policy") -> Bundle:
     """Return a bundle of one policy that matches everything."""
     policy = Policy(
         name=name,
         kind=PolicyKind(
-            name="Test", spec=PolicySpec, compile=lambda *_: None, rules=lambda _: (), unknown_outcome=Outcome.DENY
+            name="Test",
+            spec=PolicySpec,
+            compile=lambda *_: None,
+            rules=lambda _: (),
+            unknown_outcome=Outcome.DENY,
+            fresh_pools=fresh_pools,
         ),
         enforcement=Outcome.DENY,
         rules=(ResourceRule(api_groups=("*",), resources=("*",), operations=("*",)),),
@@ -91,7 +96,6 @@ def bundle_of(judge: Judge = _silent, *, needs: Needs | None = None, name: str =
         controller_denies=True,
         mutator=None,
         validator=Rule(judge),
-        needs=needs or Needs(),
     )
     bundle = Bundle(index=Index([policy], (), {}, "spotgate-system"), documents=())
     vars(bundle)["hash"] = name
@@ -103,9 +107,6 @@ class Known(FixedState):
 
     def __init__(self) -> None:
         super().__init__(ClusterView(pools=()))
-
-
-FRESH = Needs(pools=True, fresh=True)
 
 
 class Slow(Known):

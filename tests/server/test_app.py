@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, Known, Slow, bundle_of, eventually, review
+from tests.server.harness import Known, Slow, bundle_of, eventually, review
 from webhook.model.decision import Violation
 from webhook.model.review import Request
 from webhook.runtime.snapshot import Snapshot
@@ -188,7 +188,7 @@ def test_other_requests_are_rejected_and_the_connection_stays_open(
 
 def test_P2_a_request_sees_one_bundle(start: Start) -> None:
     state = Slow()
-    served = start(bundle_of(needs=FRESH), state)
+    served = start(bundle_of(fresh_pools=True), state)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(served.post)
         assert state.asked.acquire(timeout=20)

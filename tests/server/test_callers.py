@@ -19,7 +19,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.verify import CertificateProblem
 from tests.server.harness import (
-    FRESH,
     LOOPBACK,
     PAIR,
     PATIENCE,
@@ -195,7 +194,9 @@ def test_a_leaf_next_to_a_CA_authenticates_no_caller(start: Start, tmp_path: Pat
 
 def test_connections_of_a_replaced_CA_are_closed(start: Start, client_ca: Path) -> None:
     cluster = Slow()
-    served = start(bundle_of(needs=FRESH), state=cluster, certificate=ServingCertificate(PAIR, client_ca=client_ca))
+    served = start(
+        bundle_of(fresh_pools=True), state=cluster, certificate=ServingCertificate(PAIR, client_ca=client_ca)
+    )
     give_certificate(served)
     with closing(served.connection()) as idle, closing(served.connection()) as busy, ThreadPoolExecutor(1) as pool:
         idle.connect()

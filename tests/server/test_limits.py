@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, SHORT, Known, Slow, bundle_of, eventually, review
+from tests.server.harness import SHORT, Known, Slow, bundle_of, eventually, review
 from webhook.model.decision import Violation
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def test_I2_concurrent_large_bodies_are_asked_to_retry(start: Start) -> None:
 def test_L2_requests_over_the_limit_are_asked_to_retry_at_once(start: Start) -> None:
     state = Slow()
     served = start(
-        bundle_of(deny_unknown, needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=3, fresh=20)
+        bundle_of(deny_unknown, fresh_pools=True), state, limits=dataclasses.replace(SHORT, in_flight=3, fresh=20)
     )
     with ThreadPoolExecutor() as pool:
         waiting = [pool.submit(served.post, path="/validate?timeout=25s") for _ in range(3)]
@@ -120,7 +120,7 @@ def test_L2_requests_over_the_limit_are_asked_to_retry_at_once(start: Start) -> 
 
 @pytest.mark.parametrize("timeout", ["600ms", "1s", "100ms"])
 def test_H11_I3_state_later_than_the_callers_timeout_is_unknown(start: Start, timeout: str) -> None:
-    served = start(bundle_of(deny_unknown, needs=FRESH), Slow(), limits=dataclasses.replace(SHORT, receive=30))
+    served = start(bundle_of(deny_unknown, fresh_pools=True), Slow(), limits=dataclasses.replace(SHORT, receive=30))
     answer = served.post(path=f"/validate?timeout={timeout}")
     assert not answer.allowed
     assert "The node pools could not be read within" in answer.json["response"]["status"]["message"]
@@ -132,7 +132,7 @@ def test_I3_a_failed_lookup_is_unknown(start: Start) -> None:
         async def fresh(self) -> ClusterView:
             raise RuntimeError("token abc123")
 
-    served = start(bundle_of(deny_unknown, needs=FRESH), Broken())
+    served = start(bundle_of(deny_unknown, fresh_pools=True), Broken())
     answer = served.post()
     assert not answer.allowed
     assert "Reading the node pools failed" in answer.json["response"]["status"]["message"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, PAIR, PATIENCE, SHORT, Slow, bundle_of, eventually, review
+from tests.server.harness import PAIR, PATIENCE, SHORT, Slow, bundle_of, eventually, review
 from webhook import __version__
 from webhook.model.decision import Violation
 
@@ -185,7 +185,7 @@ def test_L3_continuous_requests_do_not_block_the_shutdown(start: Start) -> None:
 
 def test_a_request_in_flight_is_answered_before_the_shutdown(start: Start) -> None:
     state = Slow()
-    served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, finish=20, fresh=20))
+    served = start(bundle_of(fresh_pools=True), state, limits=dataclasses.replace(SHORT, finish=20, fresh=20))
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(served.post, path="/validate?timeout=25s")
         assert state.asked.acquire(timeout=20)

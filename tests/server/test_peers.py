@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.harness import FRESH, SHORT, Slow, bundle_of, eventually, review
+from tests.server.harness import SHORT, Slow, bundle_of, eventually, review
 from tests.server.test_connections import HEAD, LONG, is_cut
 from webhook.server.http.peers import Peer, Peers
 
@@ -139,7 +139,7 @@ def test_a_lone_peer_may_have_all_connections(start: Start) -> None:
 
 def test_waiting_requests_only_block_their_own_peer(start: Start) -> None:
     state = Slow()
-    served = start(bundle_of(needs=FRESH), state, limits=dataclasses.replace(SHORT, in_flight=4, fresh=20))
+    served = start(bundle_of(fresh_pools=True), state, limits=dataclasses.replace(SHORT, in_flight=4, fresh=20))
 
     def ask(source: str) -> int:
         with closing(served.connection(source)) as connection:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - as the next
-from operator import or_
 from typing import Protocol
 
 import msgspec
@@ -20,24 +19,6 @@ from webhook.kube.workload import Autoscaler  # noqa: TC001 - as above
 
 class UnusableCredentialsError(Exception):
     """A cluster address or credentials that can't be read. ``str()`` is the reason."""
-
-
-class Needs(msgspec.Struct, frozen=True):
-    """The parts of the cluster's state that a policy needs to evaluate a request.
-
-    Attributes:
-        namespaces: the labels of the request's namespace.
-        fresh: the pools as the API server has them now, not from the cache.
-        budgets: the PodDisruptionBudgets of the request's namespace.
-    """
-
-    namespaces: bool = False
-    pools: bool = False
-    fresh: bool = False
-    budgets: bool = False
-
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(*map(or_, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):

@@ -286,7 +286,6 @@ def _compile(
         controller_denies=spec.controller_created == "deny",
         mutator=mutator,
         validator=rule if isinstance(rule, Validator) else None,
-        needs=getattr(rule, "needs", kind.needs),
         standing=standing,
         claims=claims,
     )

@@ -5,7 +5,6 @@ No policy changes or denies anything in system namespaces.
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -13,20 +12,20 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.base.globs import Globs
-from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.affinity import Tristate
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS, Request
 from webhook.policy.match import Exemption, Matcher, RequestAttributes, ResourceRule, is_namespace, namespace_of
 from webhook.policy.precedence import ALONE, Standing
 from webhook.rules.context import Phase
-from webhook.rules.protocol import NO_NEEDS, Mutator, PolicyKind, Validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import Workload
+    from webhook.rules.protocol import Mutator, PolicyKind, Validator
 
 _CACHED_AT_MOST: Final = 4096
 """Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
@@ -50,7 +49,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         controller_denies: also deny requests of built-in controllers.
         mutator: the rule, if it changes Pods.
         validator: the rule, if it emits violations.
-        needs: the cluster state that the rule reads.
         standing: the policies of its kind that it overrides, or shares Pods with by provider.
         claims: the providers that it names.
     """
@@ -66,7 +64,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     controller_denies: bool
     mutator: Mutator | None
     validator: Validator | None
-    needs: Needs
     declared: Outcome = Outcome.DENY
     standing: Standing = ALONE
     claims: tuple[str, ...] = ()
@@ -143,7 +140,7 @@ class Route(msgspec.Struct, frozen=True):
         projected: the policies that match its pod templates.
         workload: the paths of the pod templates.
         guards: the policies with ``breakGlass`` that match the object on any operation.
-        needs: the cluster state that the policies read.
+        fresh_pools: some of the policies need the node pools as the API server has them now.
         restricted: a policy names API versions, names, or a scope, so each request must be compared with its rules.
         expressions: expressions iterate over the object: a team's, or those of a node pool's reader.
         contested: some of the policies decide in place of others.
@@ -153,7 +150,7 @@ class Route(msgspec.Struct, frozen=True):
     projected: tuple[Policy, ...]
     workload: Workload | None
     guards: tuple[Policy, ...]
-    needs: Needs
+    fresh_pools: bool
     restricted: bool
     expressions: bool
     contested: bool
@@ -318,7 +315,7 @@ class Index:
             projected,
             workload,
             guards,
-            reduce(Needs.__or__, (policy.needs for policy in chosen), NO_NEEDS),
+            any(policy.kind.fresh_pools for policy in chosen),
             any(policy.restricted for policy in chosen),
             (group, path) in self.pools or any(policy.kind.expressions for policy in chosen),
             any(policy.standing is not ALONE for policy in chosen),

@@ -35,6 +35,17 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
     return bundle
 
 
+def warn_of_spot_labels(bundle: Bundle, view: ClusterView) -> None:
+    """Warn of each provider of the user without spot Nodes, if Nodes have other values of its spot labels."""
+    for document in (own for own in bundle.own if own.kind == "CapacityProvider"):
+        keys = {label.key for label in document.spec.spot_node_labels}
+        nodes = [node for node in view.nodes.values() if node.provider == document.name]
+        others = sorted({f"{key}={value}" for node in nodes for key, value in node.labels if key in keys})
+        if others and not any(node.spot for node in nodes):
+            text = f"no Node has one, and some have {', '.join(others[:3])}; if these are spot, correct the value"
+            complain(str(document.problem(("spec", "spotNodeLabels"), text, warning=True)))
+
+
 def read_state(paths: Sequence[Path], bundle: Bundle) -> ClusterView:
     """Read the cluster that manifests describe. Raise StateErrors with all mistakes if one can't be read."""
     return FileState(paths, bundle.providers).view() if paths else NOTHING_KNOWN

@@ -17,7 +17,7 @@ from webhook.documents import DOCUMENT_LIMITS
 from webhook.inputs.kustomizations import Rendered
 from webhook.inputs.manifests import Inputs, place_of, together
 from webhook.inputs.objects import Identity, Manifest, Manifests, Unread, read_manifests, written_identity
-from webhook.inputs.policies import read_policies
+from webhook.inputs.policies import read_policies, warn_of_spot_labels
 from webhook.inputs.state import list_problems, telling_kinds, view_of
 from webhook.judging.duplicates import duplicated
 from webhook.judging.judge import Judge, Judgement
@@ -239,6 +239,7 @@ class Session:
             showing.add("Node")
         unread = [missing for missing in unread if missing.may_hold(showing)]
         view = _with_unknown_pools(view, partial=options.partial, unread=unread)
+        warn_of_spot_labels(self.bundle, view)
         pools = [pool for pool in manifests.objects if (pool.group, pool.kind) in pool_kinds and pool.name]
         notes = [
             *duplicated(pools, filter(self.inputs.is_judged, pools)),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_chec
 
 import msgspec
 
-from webhook.capacity.view import Needs
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, SpecErrors, did_you_mean
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
-NO_NEEDS: Final = Needs()
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -191,10 +189,12 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spec: the model of the policies' ``spec``.
-        compile: compiles a spec to a rule with ``mutate``, ``validate``, or both. A rule can also have ``needs``, which
-            replaces the kind's, and ``parts``: policy tests must make each part fail at least once. Raises
-            `webhook.policy.errors.SpecError` (or ``SpecErrors``) with the field path below ``spec``.
+        compile: compiles a spec to a rule with ``mutate``, ``validate``, or both. A rule can also have
+            ``parts``: policy tests must make each part fail at least once. Raises `webhook.policy.errors.SpecError` (or
+            ``SpecErrors``) with the field path below ``spec``.
         lint: yields the probable mistakes in a valid spec, given the kinds of workloads.
+        fresh_pools: requests wait for the node pools as the API server has them now, not as a watch reported them.
+        budgets: the rule reads PodDisruptionBudgets.
         order: policies with a lower order run first: an injected selector may make a Pod match another policy.
         template_outcome: the strongest outcome of a finding on a pod template inside a workload.
         unknown_outcome: the strongest outcome of a finding on unknown state on the server.
@@ -213,7 +213,8 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     compile: Callable[[Any, Facts], object]
     rules: Callable[[Facts], tuple[ResourceRule, ...]]
     lint: Callable[[Any, Collection[Workload]], Iterable[SpecWarning]] = lambda *_: ()
-    needs: Needs = NO_NEEDS
+    fresh_pools: bool = False
+    budgets: bool = False
     order: int = 1
     template_outcome: Outcome = Outcome.DENY
     unknown_outcome: Outcome = Outcome.WARN

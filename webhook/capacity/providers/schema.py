@@ -321,3 +321,9 @@ class CapacityProviderSpec(Model):
             raise ValueError(
                 "write `poolNameLabel`; only a provider with `spotNodeLabels` and no `nodePools` can omit it"
             )
+        window = self.interruption.removal_seconds - self.interruption.drain_seconds
+        if self.grace_period.budget_seconds > window:
+            raise ValueError(
+                f"`gracePeriod.budgetSeconds` is {self.grace_period.budget_seconds}, and only {window} s pass from "
+                "`interruption.drainSeconds` to `removalSeconds`; correct one of them"
+            )

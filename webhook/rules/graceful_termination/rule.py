@@ -36,7 +36,6 @@ from webhook.capacity.placement.budget import GraceBudget, GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
 from webhook.capacity.providers.pool import Gpu
-from webhook.capacity.view import Needs
 from webhook.kube.affinity import contradiction
 from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
@@ -216,5 +215,4 @@ KIND: Final = PolicyKind(
     lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
-    needs=Needs(namespaces=True, pools=True),
 )

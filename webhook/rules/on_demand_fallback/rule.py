@@ -38,7 +38,6 @@ from webhook.capacity.placement.fallback import Coverage, FallbackNeed, Fallback
 from webhook.capacity.providers.joins import Sizer, sizes_in, with_size, with_template, with_template_of
 from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, superchip_on_spot
 from webhook.capacity.providers.provider import ResourceReader, readers_by_resource, sizers_by_resource
-from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, did_you_mean
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.view import ClusterView
     from webhook.model.review import Request
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
@@ -343,6 +343,6 @@ KIND: Final = PolicyKind(
     not_exported="it looks up the cluster's node pools",
     compile=_compile,
     rules=_rules,
-    needs=Needs(pools=True, fresh=True),
+    fresh_pools=True,
     unknown_outcome=Outcome.DENY,
 )

@@ -28,7 +28,6 @@ import msgspec
 from webhook.capacity.placement.target import KEEP_ANNOTATION, KEEP_RECLAIM_NOTICE, NotTargeting, kept_fields
 from webhook.capacity.placement.workload_class import CLASS_LABEL, CLASSES, TRAINING_OPERATORS, derive_class
 from webhook.capacity.providers.pool import Gpu
-from webhook.capacity.view import Needs
 from webhook.kube.notice import ACTIONS, EVICT, INFORM, NONE, ON_RECLAIM, VOLUME
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
@@ -160,5 +159,4 @@ KIND: Final = PolicyKind(
     lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
-    needs=Needs(namespaces=True, pools=True),
 )

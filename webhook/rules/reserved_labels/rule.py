@@ -35,7 +35,6 @@ import msgspec
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
-from webhook.capacity.view import Needs
 from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_named, is_namespace, rules_for
 from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning
@@ -229,7 +228,6 @@ KIND: Final = PolicyKind(
     spec=ReservedLabelsSpec,
     compile=_compile,
     rules=_rules,
-    needs=Needs(pools=True),
     guards_namespaces=True,
     any_size=True,
     lint=_lint,

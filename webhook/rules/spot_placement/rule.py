@@ -47,7 +47,6 @@ from webhook.capacity.placement.floor import ASSIGNED_LABEL, FLOOR_GATE, on_dema
 from webhook.capacity.placement.selector import excluding, select
 from webhook.capacity.placement.supply import Supply, in_play, supply_of
 from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
-from webhook.capacity.view import ClusterView, Needs
 from webhook.kube.affinity import Term, contradiction, terms_of
 from webhook.kube.tolerations import any_covers
 from webhook.model.review import NODES, UserInfo
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from webhook.capacity.providers.schema import LabelSpec
+    from webhook.capacity.view import ClusterView
     from webhook.kube.edit import PodEditor
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.model.decision import Violation
@@ -261,5 +261,4 @@ KIND: Final = PolicyKind(
     order=0,
     compile=lambda spec, facts: SpotPlacement(Targeting.of_policy(spec, facts), spec.selector_labels),
     rules=lambda _: (PODS_CREATE,),
-    needs=Needs(namespaces=True, pools=True),
 )

@@ -48,7 +48,6 @@ from webhook.capacity.placement.workload_class import (
     QUEUE_WORKER,
     is_queue_worker,
 )
-from webhook.capacity.view import Needs
 from webhook.kube.containers import writable_claim
 from webhook.kube.layouts import steps_of
 from webhook.kube.workload import Autoscaler, WorkloadFields
@@ -275,7 +274,7 @@ KIND: Final = PolicyKind(
     compile=_compile,
     lint=_lint,
     rules=lambda _: (PODS_CREATE,),
-    needs=Needs(namespaces=True, pools=True, budgets=True),
+    budgets=True,
     order=2,
     counts_replicas=True,
     pods_only=True,

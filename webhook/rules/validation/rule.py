@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.view import Needs
 from webhook.cel import language
 from webhook.cel.errors import EvaluationError
 from webhook.model.decision import Violation
@@ -61,7 +60,7 @@ class Validation(msgspec.Struct, frozen=True):
     language: Language
     conditions: tuple[_Condition, ...]
     rules: tuple[_Rule, ...]
-    needs: Needs
+    reads_pools: bool
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -70,7 +69,7 @@ class Validation(msgspec.Struct, frozen=True):
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for each expression that is false or has no result."""
-        values = values_of(subject, context, self.language, pools=self.needs.pools)
+        values = values_of(subject, context, self.language, pools=self.reads_pools)
         failed: list[Violation] = []
         for condition in self.conditions:  # one false condition decides, even if others have no result
             try:
@@ -151,7 +150,7 @@ def _compile(spec: ValidationSpec, facts: Facts) -> Validation:  # noqa: ARG001 
         language=cel,
         conditions=tuple(conditions),
         rules=tuple(rules),
-        needs=Needs(pools="pools" in compiler.names, namespaces="namespaceObject" in compiler.names),
+        reads_pools="pools" in compiler.names,
     )
 
 

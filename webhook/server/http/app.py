@@ -203,7 +203,7 @@ class Webhook:
             snapshot = self.snapshot
             index, view = snapshot.bundle.index, snapshot.state.view()
             routes = [index.route(decided, request) for decided in phases_of(request, phase, snapshot.bundle)]
-            fresh = any(route is not None and route.needs.fresh for route in routes)
+            fresh = any(route is not None and route.fresh_pools for route in routes)
             waiting_since = perf_counter()
             wait = max(_LEAST, min(target.timeout - self._limits.reply - (waiting_since - started), self._limits.fresh))
             if fresh:
