@@ -64,7 +64,7 @@ mutants: $(VENV)/.mutants ## Measure the mutation score of engine, rules, capaci
 # time of the servers: about twenty run at once.
 test-cluster: $(VENV)/.cluster ## Run the tests that need a real API server or other programs; the first run builds them, which takes minutes
 	$(ASSETS) $(BIN)/python -m tests.prepare
-	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster $(OTHERS)
+	$(ASSETS) GOGC=400 GOMAXPROCS=1 $(BIN)/pytest -n 5 -m cluster
 
 test-node: $(VENV)/.cluster ## Stop Pods and give them notice on a real kubelet; needs root on Linux, and the first run builds it, which takes minutes
 	$(BIN)/pytest tests/node

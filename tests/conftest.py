@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, settings
 from tests.browser import browse  # noqa: F401 - a fixture for all
 from tests.controlplane.scheduling import pytest_xdist_make_scheduler  # noqa: F401 - the hook
 from tests.loading import cache_shipped_documents
-from tests.programs import (  # noqa: F401 - fixtures and a hook
+from tests.programs import (  # noqa: F401 - fixtures and hooks
     actionlint,
     binaries,
     gojq,
     helm,
     kustomize,
     pytest_collection_modifyitems,
+    pytest_ignore_collect,
     spotgate,
 )
 

@@ -23,7 +23,20 @@ VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.v
 
 TIMEOUT_SECONDS = 120
 _BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
-_FOLDERS = tuple(Path(__file__).parent / name for name in ("controlplane", "rehearse"))
+_TESTS = Path(__file__).parent
+_FOLDERS = tuple(_TESTS / name for name in ("controlplane", "rehearse"))
+_WITH_PROGRAMS = tuple(_TESTS / name for name in ("cli/judging", "cli/output", "integrations", "manifests"))
+"""The other folders with tests that `make test-cluster` runs."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read only the folders with such tests for `-m cluster`: each worker would take seconds for all others."""
+    folders = (*_FOLDERS, *_WITH_PROGRAMS)
+    if config.option.markexpr != "cluster" or _TESTS not in collection_path.parents:
+        return None
+    if any(folder.is_relative_to(collection_path) or collection_path.is_relative_to(folder) for folder in folders):
+        return None
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects tests by mark
@@ -35,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
         if built or any(folder in item.path.parents for folder in _FOLDERS):
             item.add_marker(pytest.mark.cluster)
+        if item.get_closest_marker("cluster") and not any(map(item.path.is_relative_to, (*_FOLDERS, *_WITH_PROGRAMS))):
+            raise pytest.UsageError(f"{item.nodeid} needs a program: add its folder to _WITH_PROGRAMS in {__file__}")
 
 
 def since(minor: tuple[int, int], what: str) -> pytest.MarkDecorator:

@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 SHARED = (
-    "calls/conditions|calls/declared_rules|commands/doctor|contract/|exported/policies|kubectl/zoo|parity/",
-    "install/install|kubectl/",
+    "commands/doctor|contract/|exported/policies|parity/",
+    "calls/conditions|calls/declared_rules|install/another_namespace|install/install|kubectl/",
     "calls/who_may_ask|commands/check|exported/placement|install/self_managed|live/",
+    "floor/",
 )
-"""Prefixes of the files that share a control plane: two with controllers, one without."""
+"""Prefixes of the files that share a control plane: all but the third have controllers."""
 
 LONGEST = (
     "install/install_page",
     SHARED[0],
-    "floor/floor",
-    "floor/attacks",
-    SHARED[2],
-    "live",
-    "install/chaos",
-    "run",
     SHARED[1],
+    SHARED[2],
+    SHARED[3],
+    "live",
+    "run",
+    "notice/notice",
+    "install/chaos",
+    "oracle/scheduler",
     "rehearse/scenarios",
     "rehearse/fixes",
     "commands/audit",

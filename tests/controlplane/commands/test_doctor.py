@@ -216,7 +216,8 @@ def test_doctor_reports_missing_permissions_until_granted(webhook: Webhook, prox
         kubectl("delete", "role,rolebinding", "little", f"--namespace={NAMESPACE}", "--ignore-not-found")
         kubectl("delete", "clusterrole,clusterrolebinding", "little", "--ignore-not-found")
         kubectl("delete", f"--filename={COMPONENT}", "--ignore-not-found")
-    assert {"capacity", "certificates", "configurations", "probe ReservedLabels", "failed calls"} <= lacking.keys()
+    expected = {"capacity", "certificates", "configurations", "probe ReservedLabels", "failed calls"}
+    assert {*expected, "ServiceAccount spotgate"} <= lacking.keys(), lacking
     (account,) = lacking["ServiceAccount spotgate"]
     assert account == (
         "fail: it lacks permissions: patch mutatingwebhookconfigurations.admissionregistration.k8s.io/spotgate; "

@@ -1,4 +1,4 @@
-"""A cluster with spotgate and two candidates for each file of this folder."""
+"""A cluster with spotgate and two candidates for this folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.controlplane.harness.webhook import Webhook
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
     """Install spotgate on a cluster with room for all Pods."""
     with start_cluster(binaries) as cluster:
@@ -32,14 +32,14 @@ def webhook(binaries: dict[str, Path]) -> Iterator[Webhook]:
             yield installed
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def relay(webhook: Webhook) -> Iterator[Relay]:
     """Start a relay between the candidates and the API server."""
     with Relay(webhook.cluster.credentials.url) as relay:
         yield relay
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running(webhook: Webhook, relay: Relay) -> Iterator[Controllers]:
     """Start two candidates, and yield them when the leader has renewed its Lease."""
     with controllers(webhook.cluster, relay.port) as candidates:
@@ -55,5 +55,5 @@ def team(webhook: Webhook, namespace: str) -> Kubectl:
 
 @pytest.fixture
 def cluster(webhook: Webhook) -> Cluster:
-    """Return the cluster of this file to the shared fixtures."""
+    """Return the cluster of this folder to the shared fixtures."""
     return webhook.cluster

@@ -52,4 +52,4 @@ def test_a_leader_whose_connections_hang_without_a_reset_sees_again_within_secon
         relay.freeze()
         team.apply(floored("web", 3, "1"))
         team("rollout", "status", "deployment/web", "--timeout=30s")
-        assert checker.assigned == 3  # none of them was created without the gate
+        webhook.wait(lambda: checker.assigned == 3, "the watch has seen three assignments: each Pod had the gate")

@@ -207,11 +207,18 @@ def test_the_death_or_pause_of_a_leader_causes_no_violation(
 # The Lease
 
 
-def test_a_stopping_leader_releases_the_lease(running: Controllers) -> None:
+def test_a_stopping_leader_releases_the_lease(webhook: Webhook, running: Controllers) -> None:
+    def holder() -> str:
+        identity: str = webhook.cluster.kubectl.get(*LEASE)["spec"].get("holderIdentity", "")
+        return identity
+
     leader = running.wait_for_leader()
+    before = holder()
     os.kill(leader.pid, signal.SIGTERM)
-    running.wait_for_leader(leader, seconds=8)  # the Lease would end after 10 s
+    webhook.wait(lambda: leader.exit_code is not None, "the leader stops")
+    assert holder() != before  # not only after the end of the Lease
     assert leader.exit_code == 0
+    running.wait_for_leader(leader)
     leader.start()
 
 

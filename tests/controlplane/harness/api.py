@@ -7,11 +7,12 @@ assert (answer.status, answer.warnings) == (201, [])
 from __future__ import annotations
 
 import contextlib
-import functools
 import http.client
 import json
 import re
+import select
 import ssl
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A client with a new connection for each request, so that threads can share it. Refusals are answers, not exceptions."""
+    """A client with a connection for each thread, so that threads can share it. Refusals are answers, not exceptions."""
 
     cluster: ControlPlane
 
@@ -79,18 +80,19 @@ class Api:
     ) -> Answer:
         """Send a request as the administrator, who can impersonate a user."""
         credentials = self.cluster.credentials
-        tls = _trusting(credentials.authority)
-        address = credentials.url.removeprefix("https://")
         headers = {"Authorization": f"Bearer {credentials.tokens['admin']}", "Content-Type": content}
         headers |= {"Impersonate-User": user} if user else {}
-        connection = http.client.HTTPSConnection(address, timeout=TIMEOUT_SECONDS, context=tls)
-        with contextlib.closing(connection):
+        connection = _connection(credentials.url.removeprefix("https://"), credentials.authority)
+        try:
             query = "?dryRun=All" if dry_run else ""
             connection.request(method, path + query, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()
             warnings = WARNING.findall(", ".join(response.headers.get_all("Warning", [])))
             unquoted = [re.sub(r"\\(.)", r"\1", warning) for warning in warnings]
             return Answer(response.status, json.loads(response.read()), unquoted)
+        except BaseException:
+            connection.close()  # its next response could be the answer to this request
+            raise
 
     def get(self, path: str) -> dict[str, Any]:
         """Return an object or a list. Raise RefusedError."""
@@ -136,9 +138,26 @@ class Api:
             time.sleep(POLL_SECONDS)
 
 
-@functools.cache
-def _trusting(authority: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(authority))
+class _Connection(http.client.HTTPSConnection):
+    """A connection that closes with its thread."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_OF_THREAD = threading.local()
+
+
+def _connection(address: str, authority: Path) -> _Connection:
+    """Return this thread's connection to an API server. A handshake takes both sides longer than most requests."""
+    connections: dict[Path, _Connection] = vars(_OF_THREAD).setdefault("connections", {})
+    if authority not in connections:
+        tls = ssl.create_default_context(cafile=str(authority))
+        connections[authority] = _Connection(address, timeout=TIMEOUT_SECONDS, context=tls)
+    connection = connections[authority]
+    if connection.sock is not None and select.select([connection.sock], [], [], 0)[0]:
+        connection.close()  # the server has closed it; the next request opens it again
+    return connection
 
 
 def accepted(answer: Answer) -> Answer:

@@ -22,6 +22,9 @@ import trustme
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+BACKLOG = 128
+"""Clients that may connect at once. With the default, 5, others try again after seconds, and may give up."""
+
 Respond = Callable[[dict[str, Any]], dict[str, Any]]
 """A function from the request of an AdmissionReview to its response, without the UID."""
 
@@ -79,6 +82,7 @@ def serve() -> Iterator[OtherWebhook]:
             """Log nothing: tests read `seen`."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket.listen(BACKLOG)
         server.socket = tls.wrap_socket(server.socket, server_side=True)
         server.daemon_threads = False  # so the end of the block waits for open requests
         webhook = OtherWebhook(f"https://127.0.0.1:{server.server_port}", authority.cert_pem.bytes())

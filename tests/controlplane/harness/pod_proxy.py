@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.cli.doctor.recorded import Answer, key_of
+from tests.controlplane.harness.other_webhook import BACKLOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,6 +109,7 @@ def serve_pod_proxy(cluster: Cluster, ops: str) -> Iterator[PodProxy]:
             """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket.listen(BACKLOG)
         proxy.port = server.server_port
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

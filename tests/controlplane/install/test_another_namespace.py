@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
 from tests.builders import deployment, labeled
-from tests.controlplane.harness.cluster import Cluster, start_cluster
 from tests.controlplane.harness.forked import ForkedSpotgate
 from tests.controlplane.harness.pages import ROOT, Terminal, commands, sections
-from tests.controlplane.harness.populate import populate
 from tests.controlplane.harness.webhook import BASE, CONFIGURATIONS, SPOTGATE, Webhook, start_on_free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.controlplane.harness.cluster import Cluster
 
 PLATFORM: Final = "platform"
 VALUES: Final = (
@@ -24,13 +21,6 @@ VALUES: Final = (
     "onDemandFloor.enabled=true"
 )
 FLOOR: Final = {"spotgate.dev/on-demand-floor": "1"}
-
-
-@pytest.fixture
-def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
-    with start_cluster(binaries) as running:
-        populate(running.kubectl)
-        yield running
 
 
 def flags_of(cluster: Cluster, name: str) -> list[str]:
@@ -84,6 +74,7 @@ def test_a_deployment_keeps_its_floor(cluster: Cluster, helm: Path, tmp_path: Pa
     finally:
         process.kill()
         leader.kill()
+        kubectl("delete", "deployment/web", "--ignore-not-found", "--cascade=foreground")
 
 
 def made() -> dict[str, Any]:

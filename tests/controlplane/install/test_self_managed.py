@@ -41,7 +41,8 @@ SECRET = NAMESPACE, SECRET_NAME = "spotgate-system", "spotgate-certificates"
 CONFIGURATIONS = f"--filename={MANIFESTS / 'webhooks' / 'webhooks.yaml'}"
 NAMES = ("spotgate.spotgate-system.svc",)
 POLL, SETTLE, RETENTION = 0.1, 0.2, 6.0
-SECONDS = 5.0
+SECONDS = PATIENCE
+"""The time limit of a request: the machine may be busy."""
 
 
 @pytest.fixture(scope="module")

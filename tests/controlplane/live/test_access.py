@@ -139,7 +139,7 @@ async def test_known_state_survives_a_starting_api_server_that_forbids_everythin
                 await asyncio.sleep(0.005)
 
         watching = asyncio.create_task(watch())
-        for _ in range(5):  # the moment is short, and not every attempt hits it
+        for _ in range(10):  # the moment is short, and not every attempt hits it
             bare_cluster.processes["kube-apiserver"].kill()
             bare_cluster.processes["kube-apiserver"].start()
             await until(lambda: any(mirror.problem is not None for mirror in mirrors))

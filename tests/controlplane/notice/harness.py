@@ -114,6 +114,7 @@ class Checker:
     values: defaultdict[str, list[str | None]] = field(default_factory=lambda: defaultdict(list))
     informed: dict[str, float] = field(default_factory=dict)
     ends: defaultdict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    _versions: dict[str, int] = field(default_factory=dict)
     _connection: http.client.HTTPSConnection = field(init=False)
     _thread: threading.Thread = field(init=False)
 
@@ -148,6 +149,18 @@ class Checker:
                 if "deletionTimestamp" in metadata and event["type"] != "DELETED":
                     end = datetime.fromisoformat(metadata["deletionTimestamp"])
                     self.ends[name] += [end] if end not in self.ends[name][-1:] else []
+                self._versions[name] = int(metadata["resourceVersion"])
+
+    def catch_up(self) -> None:
+        """Wait until the watch has seen every current Pod: it lags behind a request that reads one."""
+        api = Api(self.cluster)
+        pods = [
+            item["metadata"] for item in api.get(pods_in(self.namespace) if self.namespace else "/api/v1/pods")["items"]
+        ]
+        api.wait(
+            lambda: all(self._versions.get(pod["name"], 0) >= int(pod["resourceVersion"]) for pod in pods),
+            "the watch has seen every Pod",
+        )
 
     def writes(self) -> dict[str, Counter[str]]:
         """Return the successful writes of the controller for each Pod: ``patch`` and ``eviction``.
@@ -165,6 +178,7 @@ class Checker:
 
     def problems(self, removals: dict[str, datetime], evicted: Sequence[str]) -> list[str]:
         """Return how Pods that must be informed of these removals, and evicted, weren't, or more than once."""
+        self.catch_up()
         writes, problems = self.writes(), []
         for name, removal in removals.items():
             if self.values[name] != [None, removal.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")]:

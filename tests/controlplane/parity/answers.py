@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import io
 import json
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.controlplane.harness.cluster import Cluster
+    from webhook.capacity.view import ClusterView
 
 JSON = dict[str, Any]
 
@@ -215,8 +217,14 @@ class Offline:
         file = self.directory / "defaulted.json"
         file.write_text(json.dumps(thing))
         (manifest,) = read_manifests([file]).objects
-        state = view_of(read_manifests([self.state]).objects, {}, complete=True)
-        return defaulted(manifest, manifest.namespace, state.references)
+        files = tuple((file, file.read_bytes()) for file in sorted(self.state.iterdir()))
+        return defaulted(manifest, manifest.namespace, _state_of(files).references)
+
+
+@functools.lru_cache(maxsize=1)
+def _state_of(files: tuple[tuple[Path, bytes], ...]) -> ClusterView:
+    """Return the state in these files with this content."""
+    return view_of(read_manifests([file for file, _ in files]).objects, {}, complete=True)
 
 
 def _findings(report: JSON) -> Iterable[Finding]:
