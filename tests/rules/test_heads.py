@@ -1,4 +1,4 @@
-"""The docstring of every rule module has the same sections and lists the rule's findings, and `KIND` declares the budgets that it reads."""
+"""The docstring of every rule module has the same sections and lists the rule's findings. `KIND` declares what it reads."""
 
 import re
 from pathlib import Path
