@@ -57,3 +57,21 @@ def test_the_defaults_of_a_kind_are_what_a_user_could_write(kind: str) -> None:
     specs = [validate_model(model, spec, ("spec",), lambda *problem: problems.append(problem)) for spec in written]
     assert problems == []
     assert plain(specs[0]) == plain(specs[1])
+
+
+@pytest.mark.parametrize(
+    ("written", "edited", "text"),
+    [
+        ("spec:", "sepc:", "unknown field `sepc`, did you mean `spec`?"),
+        ("spotgate.dev/v1", "spotgate.dev/v2", "expected spotgate.dev/v1, got 'spotgate.dev/v2'"),
+    ],
+)
+def test_an_edited_shipped_document_that_says_nothing_is_rejected(
+    written: str, edited: str, text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "mode.yaml"
+    shipped = "apiVersion: spotgate.dev/v1\nkind: Mode\nmetadata: {name: mode}\nspec: {enforcement: audit}\n"
+    file.write_text(shipped.replace(written, edited))
+    problems: list[Problem] = []
+    assert load_documents([file], document_kinds(), problems, trusted=True) == []
+    assert [problem.text for problem in problems] == [text]

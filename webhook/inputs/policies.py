@@ -36,8 +36,8 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
 
 
 def warn_of_spot_labels(bundle: Bundle, view: ClusterView) -> None:
-    """Warn of each provider of the user without spot Nodes, if Nodes have other values of its spot labels."""
-    for document in (own for own in bundle.own if own.kind == "CapacityProvider"):
+    """Warn of each new provider without spot Nodes, if Nodes have other values of its spot labels."""
+    for document in (own for own in bundle.own if own.kind == "CapacityProvider" and own not in bundle.replacing):
         keys = {label.key for label in document.spec.spot_node_labels}
         nodes = [node for node in view.nodes.values() if node.provider == document.name]
         others = sorted({f"{key}={value}" for node in nodes for key, value in node.labels if key in keys})

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Kinds: TypeAlias = "Mapping[str, type[Model | BaseModel]]"
 """The model of ``spec`` by kind."""
 
+_KEYS: Final = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _TESTS: Final = "PolicyTest"
 """A kind that policy folders can contain, but that isn't a policy."""
 
@@ -61,6 +62,8 @@ def _built(document: Document, kinds: Kinds, problems: list[Problem]) -> PolicyD
     """Return a document without checking more than its types. If they are wrong, return as `validate_document`."""
     value: Any = document.value
     try:
+        if value["apiVersion"] != API_VERSION or not value.keys() <= _KEYS:
+            return validate_document(document, kinds, problems)
         spec = built(value.get("spec", {}), kinds[value["kind"]])
         return PolicyDocument(value["kind"], value["metadata"]["name"], spec, document)
     except (msgspec.ValidationError, LookupError, TypeError):
@@ -88,7 +91,7 @@ def validate_document(document: Document, kinds: Kinds, problems: list[Problem])
         return None
     from webhook.policy.checking import fields_at, validate_model
 
-    for key in value.keys() - {"apiVersion", "kind", "metadata", "spec"}:
+    for key in value.keys() - _KEYS:
         below = isinstance(kind, str) and kind in kinds and key in fields_at(kinds[kind], ())
         hint = "; write it under `spec`" if below else did_you_mean(key, ("metadata", "spec"))
         problem((key,), f"unknown field `{key}`{hint}")

@@ -204,7 +204,7 @@ def timeline_of(
         lanes=tuple(lanes),
         begin=begin,
         window=window,
-        end=min(max(removal, *(lane.spans[-1].end for lane in lanes)), _DRAWN_AT_MOST * removal),
+        end=max(1, min(max(removal, *(lane.spans[-1].end for lane in lanes)), _DRAWN_AT_MOST * removal)),
         grace=pod.grace_seconds,
         wanted=budget.margin,
         late=tuple(name for stop in stops if stop.delay >= pod.grace_seconds for name in stop.names),

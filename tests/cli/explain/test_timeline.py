@@ -348,6 +348,16 @@ def test_a_complete_drawing_has_no_cut_mark() -> None:
     assert "polygon" not in svg.render([("web", drawn)])
 
 
+def test_a_reclaim_without_any_time_is_drawn() -> None:
+    times = {"cordon_seconds": 0, "drain_seconds": 0, "removal_seconds": 0}
+    cks = PROVIDERS["cks"]
+    provider = with_fields(cks, interruption=with_fields(cks.interruption, **times))
+    pod = pod_of(grace=0)
+    drawn = timeline_of("", pod, pod, provider=provider, pool=None, budget=GraceBudget(0, 0, "because"))
+    assert "removal" in plain(timeline_lines(drawn))
+    assert "removal" in svg.render([("web", drawn)])
+
+
 @given(
     grace=st.integers(0, 86400),
     written=st.integers(0, 86400),
