@@ -117,6 +117,11 @@ class Bundle(msgspec.Struct, frozen=True, dict=True):
         return self.index.policies
 
     @property
+    def reads_budgets(self) -> bool:
+        """Return whether a policy in force reads PodDisruptionBudgets."""
+        return any(policy.kind.budgets for policy in self.policies)
+
+    @property
     def own(self) -> tuple[PolicyDocument, ...]:
         """Return the documents that aren't in the shipped folder."""
         return tuple(document for document in self.documents if not _is_shipped(document))

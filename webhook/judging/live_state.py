@@ -98,8 +98,7 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
 async def _read(
     api: Api, options: JudgingOptions, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds
 ) -> Live:
-    budgets = any(policy.kind.budgets for policy in bundle.policies)
-    reading = await read_cluster(api, bundle.providers, budgets=budgets, seconds=_ANSWER)
+    reading = await read_cluster(api, bundle.providers, budgets=bundle.reads_budgets, seconds=_ANSWER)
     problems = [Problem(str(options.kubeconfig), 0, 0, "", text) for text in reading.problems]
     sent = [_sent(manifest, kinds.resource(manifest), api.namespace or DEFAULT_NAMESPACE) for manifest in objects]
     stored: list[Manifest | None] = [None] * len(sent)

@@ -77,8 +77,7 @@ class LiveCluster:
     async def _follow(self, snapshot: Snapshot) -> None:
         """Follow the cluster for a snapshot, and activate the snapshot after all resources are read."""
         bundle = snapshot.bundle
-        budgets = any(policy.kind.budgets for policy in bundle.policies)
-        state = self._coming = LiveState(self.api, bundle.providers, budgets=budgets)
+        state = self._coming = LiveState(self.api, bundle.providers, budgets=bundle.reads_budgets)
         async with asyncio.TaskGroup() as group:
             group.create_task(state.run())
             await state.synced()

@@ -139,7 +139,7 @@ def _needed(installed: Installed) -> Iterator[Access]:
     bundle = installed.bundle
     providers = bundle.providers.values() if bundle else ()
     sources: list[WatchedResource[Any]] = [NAMESPACES, all_nodes(providers), *all_pools(providers)]
-    if bundle and any(policy.kind.budgets for policy in bundle.policies):
+    if bundle and bundle.reads_budgets:
         sources.append(BUDGETS)
     served = {(source.group, source.resource) for source in sources if source.group in installed.groups}
     for group, resource in sorted(served):

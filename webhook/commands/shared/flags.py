@@ -201,13 +201,10 @@ def _parsed_by(parse: Callable[[str], T]) -> Callable[[str], T]:
 def add_address(group: argparse._ActionsContainer, flag: str, what: str, port: int) -> None:
     """Add a flag for a listen address."""
     text, default = f"the {what} port; default: %(default)s", f"0.0.0.0:{port}"
-    group.add_argument(flag, metavar="HOST:PORT", type=_address, default=default, help=text)
+    group.add_argument(flag, metavar="HOST:PORT", type=_parsed_by(_address), default=default, help=text)
 
 
 def _address(text: str) -> Address:
     from webhook.runtime.address import Address
 
-    try:
-        return Address.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return Address.parse(text)

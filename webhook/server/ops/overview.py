@@ -102,7 +102,7 @@ def _of_cluster(replica: Replica, bundle: Bundle, view: ClusterView) -> Iterator
         yield Unknown("The current state of the cluster", why, "the log has the API server's answer")
     if view.pools is None:
         yield Unknown("Node pools", view.why_unknown, view.remedy)
-    if any(policy.kind.budgets for policy in bundle.policies) and view.budgets is None:
+    if bundle.reads_budgets and view.budgets is None:
         yield Unknown("PodDisruptionBudgets", "they haven't been read", "the log says why")
     versions = {"The version of the API server": view.api_server, "The oldest kubelet": view.oldest_kubelet}
     for name, version in versions.items():
