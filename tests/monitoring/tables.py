@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
 from tests.specs import spec_of
 from webhook.controller.ledger import Ledger
-from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.metrics import floor_metrics
 from webhook.controller.notice.metrics import NoticeMetrics
 from webhook.engine.bundle import Bundle
 from webhook.engine.index import Index
@@ -83,7 +83,7 @@ async def _full_registry() -> CollectorRegistry:
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
     OpsPort(replica, REHEARSAL)
-    ControllerMetrics(replica.metrics.registry, Ledger(bool), bool).waited.observe(0.05)
+    floor_metrics(replica.metrics.registry, Ledger(bool), bool).observe(0.05)
     NoticeMetrics(replica.metrics.registry, bool).notices.labels("cks")
     return replica.metrics.registry
 

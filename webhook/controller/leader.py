@@ -28,11 +28,11 @@ from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client import Histogram
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api, Body
-    from webhook.controller.metrics import ControllerMetrics
     from webhook.engine.index import Index
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
@@ -62,16 +62,17 @@ class Leader:
 
     Args:
         view: returns the newest view of the cluster.
+        waited: the histogram of the seconds that Pods waited.
     """
 
     def __init__(
-        self, api: Api, index: Index, view: Callable[[], ClusterView], ledger: Ledger, metrics: ControllerMetrics
+        self, api: Api, index: Index, view: Callable[[], ClusterView], ledger: Ledger, waited: Histogram
     ) -> None:
         self._api = api
         self._index = index
         self._view = view
         self._ledger = ledger
-        self._metrics = metrics
+        self._waited = waited
         self._owners = WorkQueue(_PAUSE_AT_MOST)
 
     def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
@@ -110,8 +111,7 @@ class Leader:
             except Exception as error:  # noqa: BLE001 - a Pod that spotgate can't handle must not stop the others
                 self._failed(assignment, ApiError(f"a bug in spotgate: {error!r}", HTTPStatus.BAD_REQUEST))
                 return False
-        waited = self._ledger.confirm(pod)
-        self._metrics.waited.observe(waited)
+        self._waited.observe(self._ledger.confirm(pod))
         return True
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
