@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from webhook.runtime.limits import Limits
     from webhook.runtime.reload import Reload, Reloader
-    from webhook.runtime.snapshot import Snapshot
     from webhook.server.follow import LiveCluster
     from webhook.server.tls.self_managed import SelfManaged
     from webhook.server.tls.serving import ServingCertificate

@@ -74,7 +74,7 @@ def run(namespace: Namespace) -> int:
     own = brings_policies and not options.policies
     bundle = read_policies([SHIPPED, *paths] if own else paths, own_namespace=OWN_NAMESPACE)
     names = {policy.name for policy in bundle.own if policy.is_policy} if own else set()
-    tested = tuple(policy.name for policy in bundle.policies if policy.name in names) if names else None
+    tested = tuple(policy.name for policy in bundle.policies if not names or policy.name in names)
     where = ", ".join(map(str, options.paths))
     if not tests and not problems:
         raise CannotJudgeError(f"{where}: contains no PolicyTest; see spotgate test --help")

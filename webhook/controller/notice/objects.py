@@ -49,22 +49,11 @@ class NotifiedPod(WatchedPod, frozen=True, kw_only=True):
     grace: int
 
 
-class _Named(msgspec.Struct):
-    name: str
-    uid: str
-
-
-class _Node(msgspec.Struct):
-    metadata: _Named
-
-
 def read_node(raw: bytes | msgspec.Raw, providers: Collection[Provider]) -> NotifiedNode | None:
     """Return a Node with its current notice, or None if it has none."""
-    notice = notice_of(msgspec.json.decode(raw, type=SignalNode), providers, utc_now())
-    if notice is None:
-        return None
-    metadata = msgspec.json.decode(raw, type=_Node).metadata
-    return NotifiedNode(metadata.name, metadata.uid, notice)
+    node = msgspec.json.decode(raw, type=SignalNode)
+    notice = notice_of(node, providers, utc_now())
+    return NotifiedNode(node.metadata.name, node.metadata.uid, notice) if notice is not None else None
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> NotifiedPod:
