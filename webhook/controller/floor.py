@@ -11,7 +11,6 @@ from webhook.cluster.live import LiveState
 from webhook.controller.election import Candidate
 from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
-from webhook.controller.metrics import floor_metrics
 from webhook.controller.pods import all_pods, node_labels
 from webhook.kube.affinity import holds
 
@@ -54,7 +53,7 @@ async def keep_floors(api: Api, bundle: Bundle, registry: CollectorRegistry, nam
     candidate = Candidate(api, FLOOR_LEASE, namespace)
     cluster = Cluster(api, bundle, candidate.watch(node_labels()).items)
     ledger = Ledger(cluster.is_on_demand)
-    leader = Leader(api, bundle.index, cluster.state.view, ledger, floor_metrics(registry, ledger, candidate.leads))
+    leader = Leader(api, bundle.index, cluster.state.view, ledger, registry, candidate.leads)
     candidate.watch(all_pods(), leader.take)
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.state.run())
