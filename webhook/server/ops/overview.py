@@ -72,7 +72,6 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
         unshown=max(0, len(pools) - _POOLS),
         node_groups=unlisted[:_POOLS],
         GPUS=_GPUS,
-        certificates=list(_certificates(replica)),
         rehearsals=rehearsals,
         found=tuple(replica.webhook.found)[::-1],
         last=tuple(replica.webhook.last)[::-1],
@@ -120,17 +119,6 @@ def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[
         yield policy.name, kind, str(policy.enforcement), remaining.pop(policy.name, Counter())
     for name, counts in sorted(remaining.items()):
         yield name, "of the engine" if name == ENGINE else "no longer active", "", counts
-
-
-def _certificates(replica: Replica) -> Iterator[tuple[str, float]]:
-    """Yield the name and the expiry of each certificate."""
-    managed, certificate = replica.managed, replica.certificate
-    ends = {
-        "served certificate": certificate.expiry,
-        "its CA": managed.authority_expiry if managed is not None else None,
-        "first caBundle to expire": certificate.trust_expiry,
-    }
-    yield from ((name, end.timestamp()) for name, end in ends.items() if end is not None)
 
 
 def _when(seconds: float) -> str:
