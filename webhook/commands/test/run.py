@@ -123,7 +123,7 @@ class Runner:
         try:
             result = self._judged(case, result)
         except CannotRunError as error:
-            result = replace(result, problems=error.problems)
+            result = replace(result, problems=error.args)
         return replace(result, seconds=perf_counter() - begun)
 
     def _judged(self, case: PolicyTestCase, result: CaseResult) -> CaseResult:
