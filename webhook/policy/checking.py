@@ -58,8 +58,13 @@ class CheckedModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         described = handler(schema)
+        properties = handler.resolve_ref_schema(described).get("properties", {})
         names = ((name, field.alias or name) for name, field in cls.model_fields.items())
-        describe_fields(cls.struct or cls, names, handler.resolve_ref_schema(described).get("properties", {}))
+        describe_fields(cls.struct or cls, names, properties)
+        for name, field in properties.items():
+            match field:
+                case {"anyOf": [written, {"type": "null"}], "default": None, **others}:  # `_is_written` rejects null
+                    properties[name] = {**written, **others}
         return described
 
     @field_validator("*", mode="before")
