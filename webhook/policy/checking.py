@@ -127,7 +127,8 @@ def validate_model(
     for item in mistakes[:MISTAKES_AT_MOST]:
         if item["type"] == "too_short" and item["input"]:
             continue  # the list isn't empty: each item has a mistake, which is reported
-        path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
+        field: FieldPath = getattr(item.get("ctx", {}).get("error"), "path", ())  # of a `SpecError`
+        path = (*prefix, *(part for part in item["loc"] if part != "[key]"), *field)
         problem(path, _text(item, model)[:_LONGEST])
     return None
 
