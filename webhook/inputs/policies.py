@@ -39,7 +39,7 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
 
 
 def warn_of_spot_labels(bundle: Bundle, view: ClusterView) -> None:
-    """Warn of each new provider without spot Nodes, if the values of its spot labels on Nodes also seem to mean spot."""
+    """Warn of each new provider without spot Nodes, if Nodes have similar values of its spot labels."""
     for document in (own for own in bundle.own if own.kind == "CapacityProvider" and own not in bundle.replacing):
         values = {label.key: label.value for label in document.spec.spot_node_labels}
         nodes = [node for node in view.nodes.values() if node.provider == document.name]

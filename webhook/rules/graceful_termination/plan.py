@@ -36,7 +36,6 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         budget: the seconds from the reclaim to the removal of the node.
-        unknown_class: the value of the Pod's label, if the policy has no class with this name.
         grace: the grace period to set, in seconds.
         sleep: the preStop sleep of the class, in seconds.
         sleepless: the indexes in ``spec.containers`` of the containers that get the sleep.
@@ -45,12 +44,10 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
         keeps: the fields that the Pod's annotation keeps.
         subject: the Pod or pod template.
         target: how the Pod targets spot.
-        only_prefers: the Pod only prefers spot, so its grace period is never lowered.
     """
 
     budget: GraceBudget
     workload_class: str
-    unknown_class: str
     grace: int
     sleep: int
     sleepless: tuple[int, ...]
@@ -59,7 +56,6 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     keeps: frozenset[str]
     subject: Subject
     target: Target | NotTargeting
-    only_prefers: bool
 
     @property
     def _setting(self) -> str:
@@ -76,11 +72,12 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
     def violations(self, classes: Collection[str], *, deny: bool) -> Iterator[Violation]:
         """Yield the violations that the plan doesn't fix, and those for missing changes of the plan."""
         pod = self.subject.pod
-        if self.unknown_class:
+        named = pod.labels.get(CLASS_LABEL)
+        if named and named != self.workload_class:
             known = ", ".join(f"`{name}`" for name in sorted(classes))
             yield warning(
                 id="unknown-class",
-                reason=f"unknown workload class `{self.unknown_class}`{did_you_mean(self.unknown_class, classes)}",
+                reason=f"unknown workload class `{named}`{did_you_mean(named, classes)}",
                 field=f'metadata.labels["{CLASS_LABEL}"]',
                 detail=f"The Pod gets the settings of class `{self.workload_class}`. Known classes: {known}.",
                 fix="use a known class, or add this one to `classes` of the policy",
@@ -106,7 +103,7 @@ class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):
             )
         elif self.grace > self.budget.seconds:
             tuned = current != DEFAULT_GRACE_SECONDS
-            if tuned or not self.only_prefers:
+            if tuned or not self.target.by_preference:
                 yield self._over_budget(pod, Outcome.DENY if deny and tuned else Outcome.WARN)
         if self.grace == 0 and "grace-period" not in self.keeps:
             yield warning(

@@ -32,10 +32,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from webhook.capacity.placement.budget import GraceBudget, GraceBudgets
-from webhook.capacity.placement.target import NotTargeting, Target, kept_fields
-from webhook.capacity.placement.workload_class import CLASS_LABEL, derive_class
-from webhook.capacity.providers.pool import Gpu
+from webhook.capacity.placement.budget import GraceBudgets
+from webhook.capacity.placement.target import Target, kept_fields
+from webhook.capacity.placement.workload_class import class_of
 from webhook.kube.affinity import contradiction
 from webhook.kube.containers import is_windows, without_pre_stop
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
@@ -92,42 +91,27 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
 
     def plan(self, subject: Subject, context: Context) -> TerminationPlan | None:
         """Return the plan for a Pod, or None if the Pod stays unchanged. The trace records why."""
+        pod, say = subject.pod, subject.trace.say
         target = self.targeting.target(subject, context.view)
-        if isinstance(target, NotTargeting):
-            budget, gpu = self.budgets.of_pools(target.chosen), any(pool.gpu is Gpu.YES for pool in target.chosen)
-        elif not target.nodes and (target.pools is not None or contradiction(subject.pod.spec)):
+        if isinstance(target, Target) and not target.nodes and (target.pools is not None or contradiction(pod.spec)):
             subject.trace.skip("unchanged: it targets spot (%s), and no spot pool can run it", target.because)
             return None
-        else:
-            budget, gpu = self.budgets.of(target), target.gpu is True
+        budget = self.budgets.of(target)
         if budget is None:
             subject.trace.skip("unchanged, because no known reclaim time applies: %s", target.because)
             return None
-        subject.trace.say("may run on spot: %s", target.because)
-        return self._within(budget, target, subject, context, gpu=gpu)
-
-    def _within(
-        self, budget: GraceBudget, target: Target | NotTargeting, subject: Subject, context: Context, *, gpu: bool
-    ) -> TerminationPlan:
-        """Return the plan for a Pod with this budget."""
-        say = subject.trace.say
+        say("may run on spot: %s", target.because)
         say("the budget is %d s: %s", budget.seconds, budget)
 
-        pod = subject.pod
-        named = pod.labels.get(CLASS_LABEL, "")
-        name, because = named, "its label"
-        if named not in self.spec.classes:
-            name, because = derive_class(pod, self.spec.training_operators, gpu=gpu)
+        operators = self.spec.training_operators
+        name, because = class_of(pod, gpu=target.gpu is True, known=self.spec.classes, training_operators=operators)
         workload_class = self.spec.classes[name]
         say("class %s: %s", name, because)
 
         keeps = kept_fields(pod)
         current = pod.grace_seconds
         grace = self._grace(pod, workload_class, budget.seconds, keeps)
-        only_prefers = (
-            target.by_preference if isinstance(target, Target) else not all(pool.spot for pool in target.chosen)
-        )
-        if grace < current and (only_prefers or unknown_hook(pod)):
+        if grace < current and (target.by_preference or unknown_hook(pod)):
             grace = current
         say("grace period: %d s, %s", current, "unchanged" if grace == current else f"should be {grace} s")
 
@@ -138,7 +122,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         return TerminationPlan(
             budget=budget,
             workload_class=name,
-            unknown_class="" if named in self.spec.classes else named,
             grace=grace,
             sleep=sleep,
             sleepless=sleepless,
@@ -147,7 +130,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
             keeps=keeps,
             subject=subject,
             target=target,
-            only_prefers=only_prefers,
         )
 
     def _grace(self, pod: Pod, workload_class: ClassSpec, budget: int, keeps: frozenset[str]) -> int:

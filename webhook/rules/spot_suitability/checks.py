@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
 from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_RECLAIM_NOTICE, ON_DEMAND, Target, kept_fields
-from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
+from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, class_of
 from webhook.kube.containers import on_the_node
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
 from webhook.model.decision import Outcome, Violation, warning
@@ -269,7 +269,7 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
     """
     if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
         return
-    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, TRAINING_OPERATORS, gpu=target.gpu is True)[0]
+    named = pod.labels.get(CLASS_LABEL) or class_of(pod, gpu=target.gpu is True)[0]
     strictest = budgets.strictest(target) if named == CHECKPOINTING else None
     if strictest is None:
         return

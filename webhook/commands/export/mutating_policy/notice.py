@@ -14,14 +14,14 @@ from webhook.commands.export.mutating_policy.expressions import derived_class
 from webhook.kube.edit import as_json
 from webhook.kube.notice import EVICT, FILE, INFORM, NONE, ON_RECLAIM, VOLUME
 from webhook.registration.cel import literal, quoted
-from webhook.rules.reclaim_notice.plan import ANNOTATION_FIELD, NOTICE_MOUNT, NOTICE_VOLUME
+from webhook.rules.reclaim_notice.rule import ANNOTATION_FIELD, NOTICE_MOUNT, NOTICE_VOLUME
 
 if TYPE_CHECKING:
     from webhook.rules.reclaim_notice.rule import ReclaimNotice
 
 _LABEL: Final = quoted(ON_RECLAIM)
 
-# As in `webhook.rules.reclaim_notice.plan`: a mount in place of the notice's, and a volume with its contents.
+# As in `webhook.rules.reclaim_notice.rule`: a mount in place of the notice's, and a volume with its contents.
 _WITHIN: Final = "^/*(var/+)?run/+spotgate(/.*)?$"
 _ABOVE: Final = "^/*((var/+)?run|var)/*$"
 _IN_PLACE: Final = (
