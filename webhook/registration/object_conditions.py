@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.policy.terms import BREAK_GLASS
-from webhook.registration.cel import literal, quoted, selects
-from webhook.registration.conditions import (
+from webhook.registration.cel import (
     CONTROLLERS_POD,
     MEMBERS_AT_MOST,
     REFERENCE,
@@ -21,7 +20,10 @@ from webhook.registration.conditions import (
     block,
     changes_annotations,
     has_keys,
+    literal,
+    quoted,
     reference,
+    selects,
 )
 from webhook.registration.matched_resources import MatchedResource, ResourceKey, matched_resources
 from webhook.rules.context import Phase

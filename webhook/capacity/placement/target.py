@@ -244,12 +244,9 @@ def _answer(
         # Only where the Pod can run: an injected selector would restrict the providers in the same way.
         providers=tuple({spot.provider.name: spot.provider for spot in fit.nodes}.values()) or candidates,
         pools=None if not pools and (fit.nodes or not supply.known) else pools,
-        nodes=fit.nodes,
-        rejected=fit.rejected,
-        strays=fit.strays,
         gpu=demands.gpu,
-        tolerations=fit.tolerations,
         pinned=pinned,
+        **msgspec.structs.asdict(fit),
     )
 
 
