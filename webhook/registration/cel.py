@@ -167,7 +167,7 @@ def has_keys(map_: str, keys: Keys) -> Iterator[str]:
     yield from (f"{quoted(key)} in {map_}" for key in sorted(keys.exact))
     if keys.containing:
         yield f"{map_}.size() > {MEMBERS_AT_MOST}"
-        yield f"{map_}.exists(key, {_contains(keys)})"
+        yield f"{map_}.exists(key, {contains_any('key', keys.containing, KEY_LENGTH_AT_MOST)})"
 
 
 def changes_annotations(keys: Keys, *, at_most: int = MEMBERS_AT_MOST) -> Iterator[str]:
@@ -181,9 +181,12 @@ def changes_annotations(keys: Keys, *, at_most: int = MEMBERS_AT_MOST) -> Iterat
         yield f"{literal(sorted(keys.exact))}.exists(key, {differs})"
     if keys.containing:
         yield f"{new}.orValue({{}}).size() > {at_most}"
-        yield f"{new}.orValue({{}}).exists(key, ({_contains(keys)}) && {differs})"
+        contains = contains_any("key", keys.containing, KEY_LENGTH_AT_MOST)
+        yield f"{new}.orValue({{}}).exists(key, ({contains}) && {differs})"
 
 
-def _contains(keys: Keys) -> str:
-    texts = (f"key.contains({quoted(text)})" for text in sorted(keys.containing))
-    return " || ".join([f"key.size() > {KEY_LENGTH_AT_MOST}", *texts])
+def contains_any(value: str, texts: Iterable[str], at_most: int) -> str:
+    """Return an expression that is true if a text contains one of these texts, or is too long to search."""
+    return " || ".join(
+        [f"{value}.size() > {at_most}", *(f"{value}.contains({quoted(text)})" for text in sorted(texts))]
+    )

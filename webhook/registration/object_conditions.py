@@ -19,6 +19,7 @@ from webhook.registration.cel import (
     any_of,
     block,
     changes_annotations,
+    contains_any,
     has_keys,
     literal,
     quoted,
@@ -201,8 +202,7 @@ def _text(value: str, keys: Keys) -> str:
     """Return an expression that is true if a text is one of the keys or contains one."""
     tests = [f"{value} in {literal(sorted(keys.exact))}"] if keys.exact else []
     if keys.containing:
-        tests += [f"{value}.size() > {TEXT_LENGTH_AT_MOST}"]
-        tests += [f"{value}.contains({quoted(text)})" for text in sorted(keys.containing)]
+        tests.append(contains_any(value, keys.containing, TEXT_LENGTH_AT_MOST))
     return " || ".join(tests)
 
 

@@ -64,7 +64,7 @@ def judge_karpenter(
         yield from _judge_requirements(value, pool, wanted)
     budgets = BUDGETS(value)
     if old is None or not same(budgets, BUDGETS(old)):
-        yield from judge_budgets(budgets)
+        yield from _judge_budgets(budgets)
 
 
 def _judge_requirements(value: Mapping[str, Any], pool: Pool, wanted: DiversificationSpec) -> Iterator[Violation]:
@@ -182,7 +182,7 @@ BUDGETS_AT_MOST: Final = 50
 """Budgets of one pool: Karpenter's CRD accepts no more."""
 
 
-def judge_budgets(written: object) -> Iterator[Violation]:
+def _judge_budgets(written: object) -> Iterator[Violation]:
     """Yield a violation for each budget that Karpenter's schema rejects, then for useless budgets.
 
     Skip mistakes that other rules report. Useless budgets always block voluntary disruption, or never take effect.
