@@ -20,8 +20,13 @@ import msgspec
 from webhook.base.exits import CannotJudgeError
 from webhook.inputs.objects import read_manifests
 from webhook.registration.configurations import configurations
-from webhook.rehearse.controlplane import servers
-from webhook.rehearse.controlplane.control_plane import ControlPlane, ControlPlaneError, fetch, reserve_control_plane
+from webhook.rehearse.controlplane.control_plane import (
+    NO_SERVICE_ACCOUNTS,
+    ControlPlane,
+    ControlPlaneError,
+    fetch,
+    reserve_control_plane,
+)
 from webhook.rehearse.controlplane.process import reserve_port
 from webhook.rehearse.inputs.nodes import CREATED
 from webhook.rehearse.inputs.resources import JSON, kind_of_object
@@ -113,7 +118,7 @@ def start_rehearsal_cluster(
         plane.wait_for("etcd", lambda: fetch(f"{plane.etcd_url}/health"))
         _load(plane, (*contents, own))
         plane.start_api_server(
-            servers.NO_SERVICE_ACCOUNTS,
+            NO_SERVICE_ACCOUNTS,
             "--enable-admission-plugins=NamespaceAutoProvision",
             "--disable-admission-plugins=TaintNodesByCondition",  # no controller here would remove the taints
             "--enable-priority-and-fairness=false",
@@ -121,13 +126,13 @@ def start_rehearsal_cluster(
             "--max-mutating-requests-inflight=3000",
         )
         syncs = [f"--concurrent-{kind}-syncs={_SYNCS}" for kind in ("deployment", "replicaset", "statefulset", "job")]
-        manager = [*servers.controller_manager(plane.credentials), *syncs]
+        manager = [*plane.flags_of("kube-controller-manager"), *syncs]
         plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_CONTROLLERS)}"])
         if any(key.startswith(_QUOTAS) for key, _ in contents):
             quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
             plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
-        plane.start("kube-scheduler", servers.scheduler(plane.credentials, config, port=port))
-        plane.start("kwok", servers.kwok(plane.credentials, STAGES))
+        plane.start("kube-scheduler", plane.flags_of("kube-scheduler", config=config, port=port))
+        plane.start("kwok", plane.flags_of("kwok", stages=STAGES))
         names = frozenset(profile["schedulerName"] for profile in json.loads(config.read_text())["profiles"])
         yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
 
