@@ -11,7 +11,6 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
@@ -24,6 +23,8 @@ from webhook.report.report import NO_NAME, ObjectReport, Report, Result, alike, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from markupsafe import Markup
 
     Found = tuple[ObjectReport, Result]
 
@@ -155,8 +156,8 @@ def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     drawn = []
     for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
         what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
-        picture = svg.element(f"{what}, on {timeline.provider}", timeline)
-        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - svg.element escapes
+        picture = svg.draw([(f"{what}, on {timeline.provider}", timeline)], whole=False)
+        drawn.append((picture, [place for place, _ in same]))
     return drawn
 
 
