@@ -70,7 +70,9 @@ def render(report: Report) -> str:
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,
         verdict=_verdict(report),
-        summary=_summary(report),
+        report=report,
+        files=len({judged.file for judged in report.objects}),
+        numbered=counted,
         counts=report.summary,
         outcomes=[outcome for outcome in OUTCOMES if report.summary[outcome]],
         unreadable=alike(report.unreadable, lambda problem: problem.text),
@@ -96,18 +98,6 @@ def _verdict(report: Report) -> str:
     if report.unreadable:
         return "Not everything could be evaluated"
     return "Nothing would be denied" if report.results else "No findings"
-
-
-def _summary(report: Report) -> str:
-    files = len({judged.file for judged in report.objects})
-    parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
-    if report.patched:
-        parts.append(f"{len(report.patched)} would be changed by the webhook")
-    if report.skipped:
-        parts.append(f"{report.skipped} skipped")
-    if report.not_rendered:
-        parts.append(f"{counted(report.not_rendered, 'folder')} not rendered")
-    return "; ".join(parts)
 
 
 def _rows(pairs: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:

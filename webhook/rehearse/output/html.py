@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from webhook.pages import drawing, page
 from webhook.reclaim.axis import CHARACTER, TimeAxis
-from webhook.rehearse.result import MODELLED, Capacity, PoolCapacity, Rehearsal, WorkloadResult
+from webhook.rehearse.result import MODELLED, PoolCapacity, Rehearsal, WorkloadResult
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ _STATES: Final = (
 """The color and the label of each `PodState`, from the bottom of a lane to its top."""
 _LANES_AT_MOST: Final = 40
 """The maximum number of workloads to draw; more would be unreadable."""
-
-_GIB: Final = 1 << 30
 
 
 def show(rehearsal: Rehearsal) -> None:
@@ -45,7 +43,6 @@ def show(rehearsal: Rehearsal) -> None:
             lanes=_LANES_AT_MOST,
             modelled=MODELLED,
             resources=list(_resources(rehearsal.pools)),
-            requested_of=_requested_of,
         )
     )
 
@@ -56,12 +53,6 @@ def _resources(pools: Sequence[PoolCapacity]) -> Iterator[str]:
     requested = {name for pool in pools for name, amount in pool.before.requested.items() if amount}
     yield from (name for name in ("cpu", "memory") if name in offered)
     yield from sorted(name for name in offered & requested if "/" in name)
-
-
-def _requested_of(capacity: Capacity, resource: str) -> str:
-    """Return the requested and the allocatable amount of a resource as text."""
-    amounts = (part.get(resource, 0) for part in (capacity.requested, capacity.allocatable))
-    return " of ".join(f"{amount / _GIB:,.4g} GiB" if resource == "memory" else f"{amount:,.4g}" for amount in amounts)
 
 
 def reclaim_drawing(rehearsal: Rehearsal) -> Markup:
