@@ -113,7 +113,7 @@ class _PoolParser(QueryResults):
             namespace=namespace,
             pool_name=labels.get(facts.pool_name_label, ""),
             partly_limited=machines.capacity is CapacityType.SPOT and bool(self.ask(reader.capacity.limited)),
-            machines=facts.machines.described(requirements) if requirements is not None else (),
+            machines=facts.machines.described(requirements),
             autoscaling=self.typed(reader.size.autoscaling, bool, "neither true nor false", doubt=True) is True,
             taints=self._taints(),
             desired=self.number(reader.size.desired),
@@ -124,7 +124,7 @@ class _PoolParser(QueryResults):
             unread=f"its {self.unread} can't be read" if self.unread else "",
             held_by=where.place(value) if where is not None else self.unread,
             bare=bool(self.ask(reader.without_platform_taints)),
-            requirements=requirements,
+            requirements=requirements if reader.requirements is not None else None,
             labels=labels,
             label_keys=label_keys,
             label_domains=facts.machines.label_domains if label_keys is not None else frozenset(),
@@ -143,18 +143,16 @@ class _PoolParser(QueryResults):
         )
         return pool if pool.template is None else with_template(pool, None)
 
-    def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
+    def _requirements(self, labels: Mapping[str, str]) -> Requirements:
         query = self._reader.requirements
-        if query is None:
-            return None
-        requirements = read_requirements(self.ask(query), query.field, labels)
+        requirements = NO_REQUIREMENTS if query is None else read_requirements(self.ask(query), query.field, labels)
         self.problems += requirements.problems
         return requirements
 
-    def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
+    def _instance_types(self, requirements: Requirements) -> tuple[str, ...]:
         query = self._reader.instance_type
         if query is None:
-            return tuple(sorted((requirements or NO_REQUIREMENTS).of(TYPE_LABEL).values or ()))
+            return tuple(sorted(requirements.of(TYPE_LABEL).values or ()))
         written = self.ask(query)
         if self.is_unread(query):
             return ()
@@ -174,7 +172,7 @@ class _PoolParser(QueryResults):
         self.note(f"{where} {problem}")
         return ()
 
-    def _machines(self, requirements: Requirements | None, types: tuple[str, ...]) -> MachineFacts:
+    def _machines(self, requirements: Requirements, types: tuple[str, ...]) -> MachineFacts:
         """Return the facts about the machines within the limits of the pool."""
         reader = self._reader
         capacity = self._capacity(requirements)
@@ -193,11 +191,11 @@ class _PoolParser(QueryResults):
             own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
         )
 
-    def _capacity(self, requirements: Requirements | None) -> CapacityType:
+    def _capacity(self, requirements: Requirements) -> CapacityType:
         capacity = self._reader.capacity
         if self._reader.template is not None:
             return CapacityType(capacity.default) if self._template("") is None else CapacityType.UNKNOWN
-        if capacity.label and requirements is not None:
+        if capacity.label:
             return self._required_capacity(capacity.label, requirements)
         query = self._reader.capacity_query
         written = self.ask(query)
@@ -230,7 +228,7 @@ class _PoolParser(QueryResults):
         both = CapacityType.BOTH if capacities else CapacityType.UNKNOWN
         return capacities.pop() if len(capacities) == 1 else both
 
-    def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
+    def _gpu(self, types: tuple[str, ...], requirements: Requirements) -> tuple[str, int | None, Gpu]:
         """Return the accelerator type, the count, and whether the nodes have GPUs."""
         reader = self._reader
         where = reader.accelerators
@@ -246,7 +244,7 @@ class _PoolParser(QueryResults):
             return named, count, Gpu.YES
         if unread:
             return "", count, Gpu.UNKNOWN
-        if requirements is not None and reader.instance_type is None:
+        if reader.requirements is not None and reader.instance_type is None:
             return "", count, reader.facts.machines.gpus_of(requirements)
         # The provider picks any of the pool's types, regardless of the Pods' requests.
         if count == 0 and not types:
@@ -266,9 +264,9 @@ class _PoolParser(QueryResults):
         self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
         return [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
 
-    def _blocked(self, requirements: Requirements | None, machines: MachineFacts) -> tuple[str, Query | None, bool]:
+    def _blocked(self, requirements: Requirements, machines: MachineFacts) -> tuple[str, Query | None, bool]:
         """Return why the pool gets no nodes, the field of the reason, and whether the reason is temporary."""
-        reader, impossible = self._reader, (requirements or NO_REQUIREMENTS).impossible
+        reader, impossible = self._reader, requirements.impossible
         exhausted = [
             name for name in self._exhausted if machines.gpu is Gpu.YES or not reader.facts.gpu.resources.match(name)
         ]
@@ -311,28 +309,26 @@ class _PoolParser(QueryResults):
             labels[reader.chosen_by] = name
         return labels
 
-    def _implied(
-        self, labels: Mapping[str, str], requirements: Requirements | None, types: tuple[str, ...]
-    ) -> dict[str, str]:
+    def _implied(self, labels: Mapping[str, str], requirements: Requirements, types: tuple[str, ...]) -> dict[str, str]:
         """Return further labels of the nodes, which follow from the requirements and the instance types."""
-        facts, required = self._reader.facts, requirements or NO_REQUIREMENTS
+        facts = self._reader.facts
         marks = (label for label in facts.spot_node_labels if label.instead)
-        implied = {mark.key: mark.value for mark in marks if required.admits_only(mark.key, mark.value)}
+        implied = {mark.key: mark.value for mark in marks if requirements.admits_only(mark.key, mark.value)}
         if ARCH_LABEL not in labels and (architecture := facts.machines.architecture(types, requirements)):
             implied[ARCH_LABEL] = architecture
         return implied
 
-    def _label_keys(self, labels: Mapping[str, str], requirements: Requirements | None) -> frozenset[str] | None:
+    def _label_keys(self, labels: Mapping[str, str], requirements: Requirements) -> frozenset[str] | None:
         """Return the keys of all labels that the nodes may have. Return None if that is unknown."""
-        if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
+        if not self._reader.labels_complete or self._reader.requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
         return self._reader.facts.machines.label_keys.union(labels, requirements.labels, unread)
 
-    def _zones(self, requirements: Requirements | None) -> frozenset[str]:
+    def _zones(self, requirements: Requirements) -> frozenset[str]:
         query = self._reader.zones
         if query is None:
-            return (requirements or NO_REQUIREMENTS).of(ZONE_LABEL).values or frozenset()
+            return requirements.of(ZONE_LABEL).values or frozenset()
         written = self.ask(query)
         zones = written if isinstance(written, list) else [written] if written else []
         texts = frozenset(zone for zone in zones if isinstance(zone, str))
