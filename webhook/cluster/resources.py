@@ -9,11 +9,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import Sizer, join, sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.view import ClusterView
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.source import ListedMetadata, Listing, ObjectKey, T, WatchedResource
 from webhook.cluster.view import (
@@ -22,8 +22,7 @@ from webhook.cluster.view import (
     namespace_labels,
     node_facts,
     version_of,
-    view_of_nodes,
-    with_pools,
+    with_nodes,
 )
 from webhook.kube import disruption
 from webhook.kube.references import KINDS, Reference, key_of, reference_from
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.view import ClusterView
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -180,8 +178,8 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     budgets_by_key = await items(BUDGETS) if budgets else None
     references = await asyncio.gather(*(source.list(api, seconds) for source in REFERENCES), return_exceptions=True)
     joined = join(item for pool in pools for item in (pool or {}).values())
-    view = replace(
-        with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
+    view = ClusterView(
+        pools=None if None in pools else joined.pools,
         templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
         api_server=version,
@@ -191,4 +189,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         # They are optional: unknown claims and volumes exclude no pool.
         references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
-    return Reading(view, failures, forbidden)
+    return Reading(with_nodes(view, (nodes or {}).values()), failures, forbidden)

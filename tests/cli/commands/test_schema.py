@@ -98,6 +98,8 @@ def test_every_kind_has_its_own_branch() -> None:
         ("CapacityProvider", ("spec", "interruption", "drainSeconds"), "120"),
         ("ReservedLabels", ("spec", "match"), {"resourceRules": [{"apiGroups": [""], "resources": ["pods"]}]}),
         ("GracefulTermination", ("spec", "classes"), {"web": {"graceSeconds": 60}}),
+        ("OnDemandFallback", ("spec", "breakGlass"), None),
+        ("SpotSuitability", ("spec", "minimumReplicas"), None),
     ],
 )
 def test_the_schema_and_the_loader_find_the_same_mistakes(

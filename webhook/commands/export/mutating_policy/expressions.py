@@ -22,7 +22,7 @@ from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import COMPLETING, DEFAULT_GRACE_SECONDS
 from webhook.registration.cel import any_glob_matches, literal, quoted
-from webhook.rules.reclaim_notice.plan import NOTICE_MOUNT, NOTICE_VOLUME
+from webhook.rules.reclaim_notice.rule import NOTICE_MOUNT, NOTICE_VOLUME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
