@@ -145,11 +145,10 @@ def floor_pod(pod: StoredPod) -> FloorPod | None:
     )
 
 
-def all_pods() -> WatchedResource[FloorPod | None]:
-    """Return the source of the Pods of workloads with a floor."""
-    return WatchedResource(resource="pods", read=read_pod)
+ALL_PODS: Final = WatchedResource(resource="pods", read=read_pod)
+"""The source of the Pods of workloads with a floor."""
 
-
-def node_labels() -> WatchedResource[Mapping[str, str]]:
-    """Return the source of the labels of each Node."""
-    return WatchedResource(resource="nodes", read=lambda metadata, _: metadata.labels or {}, metadata_only=True)
+NODE_LABELS: Final[WatchedResource[Mapping[str, str]]] = WatchedResource(
+    resource="nodes", read=lambda metadata, _: metadata.labels or {}, metadata_only=True
+)
+"""The source of the labels of each Node."""

@@ -40,14 +40,12 @@ if TYPE_CHECKING:
 DESCRIPTION, EPILOG = help_of(__doc__)
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure(_: ArgumentParser) -> None:
     """Add no flags."""
-    del parser
 
 
-def run(options: Namespace) -> int:
+def run(_: Namespace) -> int:
     """Print the schema."""
-    del options
     print(as_json(editor_schema()))
     return FINE
 

@@ -82,6 +82,5 @@ def nodes_with_notices(providers: Collection[Provider]) -> WatchedResource[Notif
     return WatchedResource(resource="nodes", read=lambda _, raw: read_node(raw, providers))
 
 
-def pods_to_notify() -> WatchedResource[NotifiedPod]:
-    """Return the source of the Pods that ask for notices. The API server sends no other Pods."""
-    return WatchedResource(resource="pods", read=read_pod, labels=f"{ON_RECLAIM} in ({INFORM},{EVICT})")
+PODS_TO_NOTIFY: Final = WatchedResource(resource="pods", read=read_pod, labels=f"{ON_RECLAIM} in ({INFORM},{EVICT})")
+"""The source of the Pods that ask for notices. The API server sends no other Pods."""
