@@ -24,16 +24,17 @@ from __future__ import annotations
 import os
 import signal
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
 from msgspec import structs
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
@@ -45,14 +46,23 @@ from webhook.commands.shared.flags import (
     path,
 )
 from webhook.commands.shared.help import help_of
+from webhook.inputs.objects import read_manifests
 from webhook.inputs.policies import read_policies
 from webhook.kube.quantity import amount_of
-from webhook.rehearse.compare import compare, try_fixes
+from webhook.rehearse.compare import compare, try_fixes, write_base
+from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
+from webhook.rehearse.inputs.selection import grown_nodes, loss_of
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.engine.bundle import Bundle
     from webhook.rehearse.inputs.selection import Growth
+    from webhook.rehearse.result import Fix, Rehearsal
 
 
 DESCRIPTION, EPILOG = help_of(__doc__)
@@ -146,9 +156,10 @@ def run(namespace: Namespace) -> int:
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
     snapshot = rehearsing.read([*options.state, *options.paths])
     if options.publish is not None:
-        from webhook.commands.rehearse.publish import publish
+        from webhook.commands.rehearse.publish import publish, spot_pools
 
-        return publish(rehearsing, options.publish, snapshot)
+        pools = options.lose or spot_pools(snapshot.nodes)
+        return publish(options, options.publish, pools, partial(rehearsing.run, snapshot))
     result = rehearsing.run(snapshot, options.lose)
     if options.with_fixes and result.fixes:
         result = try_fixes(result, partial(rehearsing.run, snapshot, options.lose), options.fix_seconds)
@@ -188,3 +199,49 @@ def _allocatable(text: str) -> tuple[str, dict[str, str]]:
     if not name or not offered or any(amount_of(amount) is None for amount in offered.values()):
         raise ArgumentTypeError(f"{text!r} has no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
     return name, offered
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsals:
+    """Rehearsals with the same options and policies. All methods raise CannotJudgeError."""
+
+    options: RehearseOptions
+    bundle: Bundle
+
+    def read(self, paths: Sequence[str]) -> ClusterSnapshot:
+        """Read the cluster and these manifests."""
+        options = self.options
+        manifests = read_manifests(paths)
+        if manifests.problems:
+            raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+        source = ClusterSource(manifests=manifests.objects)
+        if options.publish is not None or options.kubeconfig is not None:
+            from webhook.rehearse.inputs.live import live_source
+
+            source = live_source(options, manifests.objects, self.bundle)
+        return snapshot_of(source, self.bundle, dict(options.allocatable))
+
+    def run(
+        self, snapshot: ClusterSnapshot, lose: Sequence[str], fixes: Sequence[Fix] = (), runs: int | None = None
+    ) -> Rehearsal:
+        """Rehearse the loss of these values of ``--lose``, with these fixes applied."""
+        from webhook.rehearse.runs.rehearsal import rehearse
+
+        options = self.options
+        loss, growth = loss_of(lose, snapshot, options.drained_by), options.grow
+        if fixes:
+            snapshot = with_fixes(snapshot, fixes)
+            growth = [*growth, *growth_of(snapshot, options.provisioning_seconds)]
+        loss = replace(loss, grown=grown_nodes(growth, snapshot))
+        result = rehearse(snapshot, loss, options, runs or options.runs)
+        return structs.replace(result, fixes=fixes_of(result, snapshot))
+
+    def run_base(self) -> Rehearsal:
+        """Rehearse the manifests of the merge base with the current policies."""
+        options = self.options
+        with TemporaryDirectory(prefix="spotgate-") as folder:
+            try:
+                snapshot = self.read(write_base(options.compare or "", [*options.state, *options.paths], Path(folder)))
+                return self.run(snapshot, options.lose)
+            except CannotJudgeError as error:
+                raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None

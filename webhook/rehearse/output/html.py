@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 from webhook.pages import drawing, page
-from webhook.reclaim.axis import CHARACTER, TimeAxis
+from webhook.reclaim.svg import CHARACTER, TimeAxis
 from webhook.rehearse.result import MODELLED, PoolCapacity, Rehearsal, WorkloadResult
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
