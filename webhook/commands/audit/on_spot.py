@@ -43,14 +43,13 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
     """A workload with Pods on spot Nodes.
 
     Attributes:
-        version: the API version.
         pods: the number of its Pods on spot Nodes; ``pools`` are their node pools.
         early: how many seconds of the grace period the worst of these Pods loses.
         reasons: why the workload would not survive.
         floors: the ReplicaSets below their on-demand floor.
     """
 
-    version: str
+    api_version: str
     pods: int = 0
     pools: list[str] = []
     early: int = 0
@@ -106,7 +105,7 @@ class OnSpot:
     def _of_pod(self, raw: msgspec.Raw, provider: Provider, pool: Pool | None) -> SpotWorkload:
         """Return a Pod as a workload, with a reason if it loses part of its grace period on its Node."""
         pools = [pool.name] if pool is not None and pool.name else []
-        workload = SpotWorkload(version="v1", pods=1, pools=pools)
+        workload = SpotWorkload(api_version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
         anywhere = Target(preferred=False, because="", providers=(provider,), pools=None)
         budget = self._budgets.of_pools([pool]) if pool is not None else self._budgets.of(anywhere)
@@ -135,8 +134,7 @@ class OnSpot:
             fix = "delete a Pod on a spot Node: its replacement runs on demand while `spotgate controller` runs"
             owned.floors.append(RiskReason(id="spot-placement/floor-not-kept", reason=reason, fix=fix))
         owner_identity = (owner.group, owner.kind, identity[2], owner.name)
-        version = owner.apiVersion.rpartition("/")[2]
-        workload = self._workloads.setdefault(owner_identity, SpotWorkload(version=version))
+        workload = self._workloads.setdefault(owner_identity, SpotWorkload(api_version=owner.apiVersion))
         workload.pods += owned.pods
         workload.pools += [pool for pool in owned.pools if pool not in workload.pools]
         workload.floors += owned.floors
@@ -177,10 +175,10 @@ class OnSpot:
 
     def risks(self) -> Iterator[ReclaimRisk]:
         """Yield the workloads on spot Nodes with their reasons, ordered by namespace and name."""
-        for (group, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
+        for (_, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
             fallback = (self._without_fallback[pool] for pool in workload.pools if pool in self._without_fallback)
             yield ReclaimRisk(
-                api_version=f"{group}/{workload.version}" if group else workload.version,
+                api_version=workload.api_version,
                 kind=kind,
                 namespace=namespace,
                 name=name,

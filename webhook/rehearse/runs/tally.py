@@ -199,9 +199,8 @@ def _why_missing(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
         return HarmReason(Cause.BARE)
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
-    if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return HarmReason(Cause.ORDERED)
-    return None
+    ordered = owner is not None and owner.spec.get("podManagementPolicy") != "Parallel"
+    return HarmReason(Cause.ORDERED) if ordered else None
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
