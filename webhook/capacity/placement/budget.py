@@ -77,6 +77,10 @@ class GraceBudgets:
         options += [(self._by_provider[provider.name], provider, None) for provider in unseen]
         return min(options, key=lambda option: option[0].seconds, default=None)
 
+    def of_node(self, provider: Provider, pool: Pool | None) -> GraceBudget:
+        """Return the budget of a Pod on a node of this provider, and of this pool if it is known."""
+        return self._of_pool(pool) if pool is not None else self._by_provider[provider.name]
+
     def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
         """Return the strictest budget of these pools. Return None if there are none."""
         return min(map(self._of_pool, pools), key=attrgetter("seconds"), default=None)
