@@ -69,9 +69,6 @@ DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 FORMATS: Final = ("table", "json", "html")
-_SECONDS_TO_START: Final = 30
-_RUNS: Final = 3
-_SECONDS_TO_TRY: Final = 180
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -89,7 +86,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_list(parser, "--lose", "WHAT", lost)
     often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
-    parser.add_argument("--runs", metavar="N", type=partial(_count, least=1), default=_RUNS, help=often)
+    parser.add_argument("--runs", metavar="N", type=partial(_count, least=1), default=3, help=often)
     many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
     parser.add_argument("--max-pending", metavar="N", type=_count, help=many)
     again = parser.add_mutually_exclusive_group()
@@ -98,7 +95,7 @@ def configure(parser: ArgumentParser) -> None:
     fixes = "rehearse again with all proposed fixes, then without each of them, and rank the fixes by their effect"
     again.add_argument("--with-fixes", action="store_true", help=fixes)
     one_by_one = "how long --with-fixes can try fixes one by one; default: %(default)s"
-    parser.add_argument("--fix-seconds", metavar="N", type=_count, default=_SECONDS_TO_TRY, help=one_by_one)
+    parser.add_argument("--fix-seconds", metavar="N", type=_count, default=180, help=one_by_one)
     nightly = (
         "rehearse each --lose separately (default: each pool with spot Nodes), and write the results to this ConfigMap "
         "of the live cluster, and to a PolicyReport of the same name if the cluster has the kind"
@@ -129,7 +126,7 @@ def _add_model(parser: ArgumentParser) -> None:
     offers = "allocatable resources of a node, by instance type or pool: m6i.large=cpu=2,memory=8Gi; repeatable"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
     ready = "time from the binding of a Pod until it is ready; default: measured in a live cluster, otherwise 30"
-    model.add_argument("--startup-seconds", metavar="N", type=_count, default=_SECONDS_TO_START, help=ready)
+    model.add_argument("--startup-seconds", metavar="N", type=_count, default=30, help=ready)
     grown = "time from the notice until a proposed pool has new nodes; default: from the provider's document"
     model.add_argument("--provisioning-seconds", metavar="N", type=_count, help=grown)
     profiles = "a KubeSchedulerConfiguration; default: that of kube-scheduler"
