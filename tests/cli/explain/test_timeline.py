@@ -20,7 +20,7 @@ from webhook.kube.edit import PodEditor
 from webhook.kube.pod_decoding import decode_pod
 from webhook.reclaim import svg
 from webhook.reclaim.timeline import AS_WRITTEN, Event, ReclaimTimeline, clock, ticks, timeline_of
-from webhook.rules.reclaim_notice.plan import NoticePlan
+from webhook.rules.reclaim_notice.rule import NoticePlan
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
