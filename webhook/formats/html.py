@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     Found = tuple[ObjectReport, Result]
+    Place = tuple[ObjectReport, int, str]  # an object, a line of its file, and a field
 
 _MEANINGS: Final = {
     "deny": "would be denied",
@@ -42,16 +43,6 @@ _ROWS: Final = 12
 """The number of table rows to show. The page folds the others."""
 
 _DRAWN_AT_MOST: Final = 30
-
-
-class Place(NamedTuple):
-    """The place of an object: its title, namespace, team, file, and line, with an optional field."""
-
-    title: str
-    namespace: str
-    team: str
-    where: str
-    field: str = ""
 
 
 def render(report: Report) -> str:
@@ -86,8 +77,10 @@ def render(report: Report) -> str:
         teams=sorted({judged.team for judged in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
-        injected=[(same[0].additions, [_place(judged, judged.line) for judged in same]) for same in changed.values()],
+        injected=[(same[0].additions, [(judged, judged.line, "") for judged in same]) for same in changed.values()],
         as_field=as_field,
+        title_of=title_of,
+        NO_NAME=NO_NAME,
     )
 
 
@@ -125,7 +118,7 @@ def _group(pairs: list[Found]) -> dict[str, Any]:
         return f"{result.reason}\n{result.detail}" if several else result.detail, result.fix
 
     variants: list[dict[str, Any]] = [
-        {"detail": detail, "fix": fix, "places": [_place(judged, result.line, result.field) for judged, result in same]}
+        {"detail": detail, "fix": fix, "places": [(judged, result.line, result.field) for judged, result in same]}
         for (detail, fix), same in alike(pairs, wording).items()
     ]
     detail = first.detail if all(variant["detail"] == first.detail for variant in variants) else ""
@@ -142,18 +135,13 @@ def _group(pairs: list[Found]) -> dict[str, Any]:
 
 def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     """Return the drawing of each timeline, with the places of its objects."""
-    pairs = [(_place(judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
+    pairs = [((judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
     drawn = []
     for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
-        what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
+        what = title_of(same[0][0][0]) if len(same) == 1 else f"{len(same)} workloads"
         picture = svg.draw([(f"{what}, on {timeline.provider}", timeline)], whole=False)
         drawn.append((picture, [place for place, _ in same]))
     return drawn
-
-
-def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
-    where = f"{judged.file}:{line}"
-    return Place(title_of(judged), judged.namespace or NO_NAME, judged.team, where, field)
 
 
 FORMAT: Final = Format(about="a page to search and share", render=render, timelines=True)

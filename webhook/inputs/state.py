@@ -14,7 +14,7 @@ from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.view import ClusterView, FixedState
 from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, with_nodes
-from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests
+from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests, written_identity
 from webhook.kube import disruption
 from webhook.kube.filling import mapping
 from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
@@ -123,15 +123,13 @@ def view_of(
 
 def _references(manifests: Iterable[Manifest]) -> dict[str, Reference]:
     """Return the objects that Pods name."""
-    named = (manifest for manifest in manifests if manifest.group == KINDS.get(manifest.kind, (None,))[0])
-    return {
-        key_of(
-            manifest.kind,
-            "" if manifest.kind in CLUSTER_SCOPED else manifest.namespace or DEFAULT_NAMESPACE,
-            manifest.name,
-        ): reference_from(manifest.value)
-        for manifest in named
-    }
+    references: dict[str, Reference] = {}
+    for manifest in manifests:
+        group, kind, namespace, name = written_identity(manifest)
+        if group == KINDS.get(kind, (None,))[0]:
+            key = key_of(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+            references[key] = reference_from(manifest.value)
+    return references
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:

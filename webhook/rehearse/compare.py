@@ -72,7 +72,7 @@ def write_base(ref: str, paths: Sequence[str], into: Path) -> list[str]:
         if path == "-":
             raise CannotJudgeError(f"spotgate rehearse: {FLAG} can't compare standard input: name files")
         inside = os.path.relpath(os.path.realpath(path), base.root)
-        if inside.startswith(".."):
+        if inside == ".." or inside.startswith("../"):
             places.append(path)
             continue
         files = [file for file in base.files if inside in (".", file) or file.startswith(f"{inside}/")]

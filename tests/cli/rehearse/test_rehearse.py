@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -220,12 +219,10 @@ def test_conflicting_flags_are_an_error(flags: list[str], error: str, capsys: py
 def test_a_pool_that_can_not_be_rehearsed_keeps_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
 
-    def run(_: object, lose: Sequence[str]) -> Rehearsal:
+    def rehearse(lose: Sequence[str]) -> Rehearsal:
         raise CannotJudgeError(f"{lose[0]} has no nodes")
 
     flags = command_parser("spotgate", "rehearse").parse_args(["--lose=a", "--lose=b", "--publish=x/y"])
     options = options_of(RehearseOptions, flags)
-    rehearsing: Any = SimpleNamespace(options=options, run=run)
-    nothing: Any = None
     with pytest.raises(CannotJudgeError, match="a has no nodes"):
-        publish(rehearsing, ("x", "y"), nothing)
+        publish(options, ("x", "y"), options.lose, rehearse)

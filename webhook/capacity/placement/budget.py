@@ -79,6 +79,10 @@ class GraceBudgets:
         options += [(self._by_provider[provider.name], provider, None) for provider in unseen]
         return min(options, key=lambda option: option[0].seconds, default=None)
 
+    def of_node(self, provider: Provider, pool: Pool | None) -> GraceBudget:
+        """Return the budget of a Pod on a node of this provider, and of this pool if it is known."""
+        return self.of_pool(pool) if pool is not None else self._by_provider[provider.name]
+
     def of_pool(self, pool: Pool) -> GraceBudget:
         """Return the budget of a pool."""
         budget = self._by_provider[pool.provider]

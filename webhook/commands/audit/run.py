@@ -166,10 +166,7 @@ class _Spec(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     metadata: _Metadata
-
-
-class _PodHead(_Head):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class Audited:
@@ -211,7 +208,7 @@ class Audited:
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
         """Evaluate an object. Return None if it is terminating, a system namespace, or evaluated with its owner."""
         is_pod = listed.key == PODS
-        head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
+        head = msgspec.json.decode(raw, type=_Head)
         resource, metadata = listed.served.resource, head.metadata
         system = self._bundle.index.system_namespaces
         is_system = listed.key == _NAMESPACES and system.contains(metadata.name, self._view) is Tristate.YES
@@ -219,8 +216,9 @@ class Audited:
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
         owner = metadata.controller
-        if isinstance(head, _PodHead):
-            self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
+        if is_pod:
+            node = msgspec.json.decode(head.spec, type=_Spec).nodeName or ""
+            self.on_spot.take_pod(identity, owner, node, raw)
         if owner is not None and (owner.group, owner.kind) in self._workloads:
             if not is_pod:
                 self.on_spot.pass_on(identity, owner)

@@ -59,11 +59,6 @@ class ControlPlane:
     processes: dict[str, Process] = field(default_factory=dict)
 
     @property
-    def url(self) -> str:
-        """Return the API server's address."""
-        return self.credentials.url
-
-    @property
     def etcd_url(self) -> str:
         """Return etcd's client URL."""
         return f"http://127.0.0.1:{self.etcd_port}"
@@ -90,7 +85,7 @@ class ControlPlane:
 
     def wait_until_ready(self) -> None:
         """Wait until the API server's /readyz succeeds. Raise ControlPlaneError."""
-        self.wait_for("the API server", lambda: fetch(f"{self.url}/readyz", self.credentials.authority))
+        self.wait_for("the API server", lambda: fetch(f"{self.credentials.url}/readyz", self.credentials.authority))
 
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
         """Return the probe's first result that isn't None. Raise ControlPlaneError on a timeout or if a server ends."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
 from webhook.pages import drawing, page
-from webhook.reclaim.axis import CHARACTER, TimeAxis
-from webhook.rehearse.result import MODELLED, PoolCapacity, Rehearsal, WorkloadResult
+from webhook.reclaim.svg import CHARACTER, TimeAxis
+from webhook.rehearse.result import MODELLED, PoolCapacity, Rehearsal
 from webhook.rehearse.verdict import effects_of, expected_of, nodes_of, verdict_of
 
 if TYPE_CHECKING:
@@ -67,15 +66,7 @@ def reclaim_drawing(rehearsal: Rehearsal) -> Markup:
         rehearsal=rehearsal,
         workloads=workloads,
         end=end,
-        periods_of=_periods,
-        most_of=lambda workload: max(sum(numbers) for _, numbers in workload.states) or 1,
         TimeAxis=TimeAxis,
         CHARACTER=CHARACTER,
         STATES=_STATES,
     )
-
-
-def _periods(workload: WorkloadResult, end: float) -> list[tuple[float, float, tuple[int, ...]]]:
-    """Return the periods in which a workload's states don't change, each with the number of Pods in each state."""
-    changes = [*workload.states, (end, ())]
-    return [(begin, until, numbers) for (begin, numbers), (until, _) in pairwise(changes)]

@@ -45,9 +45,7 @@ Pairs = list[tuple[bytes, bytes]]
 STAGES: Final = Path(__file__).with_name("stages.yaml")
 
 _FLAGS: Final = msgspec.yaml.decode(Path(__file__).with_name("servers.yaml").read_bytes(), type=dict[str, list[str]])
-_QPS: Final = 1000
-"""The scheduler's client QPS. The default is for clusters with other clients."""
-
+_SCHEDULER: Final = msgspec.yaml.decode(Path(__file__).with_name("scheduler.yaml").read_bytes(), type=dict[str, Any])
 _QUOTA_CONTROLLER: Final = "resourcequota-controller"
 _SERVE: Final = "import sys; from webhook.commands import main; sys.exit(main())"
 _WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
@@ -126,14 +124,11 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
             why = f"{given}: isn't a KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
             raise CannotJudgeError("\n".join(map(str, manifests.problems)) or why)
         config = configs[0]
-    kubeconfig = str(plane.credentials.kubeconfig("system:kube-scheduler"))
+    kubeconfig = {"kubeconfig": str(plane.credentials.kubeconfig("system:kube-scheduler"))}
     profiles = config.get("profiles") or [{}]
     config |= {
-        "clientConnection": {"kubeconfig": kubeconfig, "qps": _QPS, "burst": 2 * _QPS},
-        "leaderElection": {"leaderElect": False},
-        # Retry unschedulable Pods immediately.
-        "podInitialBackoffSeconds": 1,
-        "podMaxBackoffSeconds": 1,
+        **_SCHEDULER,
+        "clientConnection": _SCHEDULER["clientConnection"] | kubeconfig,
         "profiles": [{"schedulerName": "default-scheduler", **profile} for profile in profiles],
     }
     path = plane.directory / "scheduler.json"

@@ -1,4 +1,4 @@
-"""Compute the figures of a rehearsal from the observations of its runs."""
+"""Compute the figures of a rehearsal, and the reasons for harm, from the observations of its runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ import msgspec
 from msgspec import structs
 
 from webhook.base.terminal import counted
+from webhook.capacity.providers.pool import Taint
+from webhook.kube.affinity import Tristate, admits, terms_of
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 from webhook.rehearse.inputs.resources import JOB, POD, STATEFUL_SET
 from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import (
@@ -23,12 +26,12 @@ from webhook.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.rehearse.runs.shortage import causes_of, shortage_of
 from webhook.report.report import alike
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from webhook.kube.pod import PodSpec
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.result import WorkloadKey
     from webhook.rehearse.runs.reclaim import Reclaim
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from webhook.rehearse.runs.workloads import RehearsedPod
 
 _STATES: Final = get_args(PodState)
+_UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB of memory", 2.0**30)}
+"""The singular, the plural, and the size of the unit of a resource."""
+_NAMED_POOLS: Final = 2
 _REASONS: Final = 5
 """The maximum number of reasons of a workload."""
 
@@ -183,6 +189,55 @@ def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float
     return min(ready for _, (ready, *_) in states), again, down if before else 0.0
 
 
+def causes_of(sentence: str) -> tuple[str, ...]:
+    """Return the causes in the scheduler's message, without numbers of nodes and without cordoned nodes.
+
+    ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one cause.
+    """
+    _, _, parts = sentence.partition(" nodes are available: ")
+    parts, _, _ = parts.partition(". ")  # the rest is about preemption and claims
+    causes = {part.partition(" ")[2].rstrip(".").removeprefix("node(s) ") for part in parts.split(", ") if part}
+    return tuple(sorted(causes - {"were unschedulable"}))
+
+
+def shortage_of(
+    spec: PodSpec,
+    needed: Mapping[str, float],
+    nodes: Iterable[RehearsedNode],
+    requested: Mapping[str, Counter[str]],
+) -> str:
+    """Return the first resource that similar Pods lack on the nodes that admit them, or an empty string.
+
+    Args:
+        spec: the spec of one of the Pods.
+        needed: the total requests of the Pods.
+        nodes: the remaining nodes.
+        requested: the requests of the Pods on each node.
+    """
+    admitting = [node for node in nodes if _admits(node, spec)]
+    free: Counter[str] = Counter()
+    for node in admitting:
+        free.update(Counter(node.allocatable))
+        free.subtract(requested.get(node.name, Counter()))
+    pools = sorted({node.pool_name or node.name for node in admitting})
+    where = " and ".join(pools) if len(pools) <= _NAMED_POOLS else f"{len(pools)} pools"
+    for name in sorted(needed) if admitting else ():
+        one, several, size = _UNITS.get(name, (name, name, 1.0))
+        if (number := (needed[name] - free[name]) / size) > 0:
+            has = "has" if len(pools) == 1 else "have"
+            return f"{where} {has} {number:.3g} {one if number == 1 else several} too few"
+    return ""
+
+
+def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
+    """Return whether the node's labels and taints admit the Pod."""
+    taints = msgspec.convert(node.value["spec"].get("taints") or [], list[Taint])
+    return admits(terms_of(spec), node.labels) is not Tristate.NO and all(
+        taint.effect not in HARD_EFFECTS or any(tolerates(toleration, taint) for toleration in spec.tolerations or ())
+        for taint in taints
+    )
+
+
 def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
     """Return why a workload has fewer Pods than before, or None if the reason is unknown."""
     job = watches.owners[JOB].get((workload.namespace, workload.name)) if workload.kind == JOB.kind else None
@@ -199,9 +254,8 @@ def _why_missing(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
         return HarmReason(Cause.BARE)
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
-    if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return HarmReason(Cause.ORDERED)
-    return None
+    ordered = owner is not None and owner.spec.get("podManagementPolicy") != "Parallel"
+    return HarmReason(Cause.ORDERED) if ordered else None
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
