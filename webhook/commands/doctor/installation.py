@@ -163,7 +163,7 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     spec = deployment["spec"]["template"]["spec"] if deployment is not None else {}
     bundle, loaded = await _read_policies(api, namespace, spec)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
-    replicas, reading = await asyncio.gather(
+    replicas, (view, errors) = await asyncio.gather(
         asyncio.gather(*map(partial(_replica, api), running)),
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
@@ -179,9 +179,9 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         replicas=tuple(replicas),
         bundle=bundle,
         loaded=loaded,
-        view=reading.view,
-        nodes_unread=reading.why_unread(_NODES),
-        nodes_forbidden=_NODES in reading.forbidden,
+        view=view,
+        nodes_unread=errors.sentence(_NODES),
+        nodes_forbidden=_NODES in errors.forbidden,
         secret=(secret, name),
         self_managed=bool(managed),
     )
