@@ -206,6 +206,11 @@ class ResourceReader(msgspec.Struct, frozen=True):
         """Return the pool that an object of this resource declares."""
         return self.of(value).read(value)
 
+    def known(self, pools: Iterable[Pool] | None, namespace: str, name: str) -> Pool | None:
+        """Return the one of these pools that the object with this name declares."""
+        identities = {(reader.provider, reader.kind, namespace, name) for reader in self.readers}
+        return next((pool for pool in pools or () if pool.identity in identities), None)
+
 
 def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:
     """Return all readers by the API group and plural resource name of their node pools, sorted."""

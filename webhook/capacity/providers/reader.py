@@ -154,12 +154,10 @@ class _PoolParser(QueryResults):
         if query is None:
             return tuple(sorted(requirements.of(TYPE_LABEL).values or ()))
         written = self.ask(query)
-        if self.is_unread(query):
+        if self.is_unread(query) or written == ANY_TYPE:
             return ()
         several = written if isinstance(written, list) else [written]
         types = {name for name in several if isinstance(name, str) and name}
-        if written == ANY_TYPE:
-            return ()
         where = query.place(self.value)
         if placeholder := placeholder_in(written):
             problem = f"has the placeholder {placeholder}"
@@ -260,8 +258,8 @@ class _PoolParser(QueryResults):
         if query is None or limits is None:
             return []
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
-        odd = [resource for resource, amount in amounts.items() if amount is None]
-        self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
+        for resource in (name for name, amount in amounts.items() if amount is None):
+            self.note(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity", query)
         return [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
 
     def _blocked(self, requirements: Requirements, machines: MachineFacts) -> tuple[str, Query | None, bool]:
@@ -285,7 +283,8 @@ class _PoolParser(QueryResults):
         if query is None or written is None:
             return ()
         taints, problems = read_taints(written, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
-        self.doubt(query, *problems)
+        for problem in problems:
+            self.note(problem, query)
         return taints
 
     def _labels(self, name: str) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Reader:
             try:
                 path = served.path_in(namespace)
                 async for page in pages(lambda url: self.fetch(url, accept), path, query, renew=True):
-                    yield page.items
+                    yield page.items or []
             except msgspec.MsgspecError as error:
                 raise ApiError(f"the API server's answer is malformed: {error}") from error
 
