@@ -185,7 +185,7 @@ def test_an_on_demand_node_of_a_mixed_pool_is_not_spot() -> None:
 
 
 def test_naming_a_spot_node_does_not_target_spot() -> None:
-    # The API server doesn't send these Pods to the webhook: see `neutral_keys` in webhook.registration.conditions.
+    # The API server doesn't send these Pods to the webhook: see `neutral_keys` in webhook.registration.object_conditions.
     assert isinstance(target_of(pod_of(selector={HOST: "n0"}), {}, OF_TWO, ALL), NotTargeting)
 
 

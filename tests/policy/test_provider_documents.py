@@ -68,6 +68,10 @@ def test_a_valid_document_is_loaded(tmp_path: Path) -> None:
     [
         ("safetyMarginSeconds: 5}\n  reclaimNotice", "safetyMarginSeconds: -5}\n  reclaimNotice", "16: spec.gracePeriod.safetyMarginSeconds: must be greater than or equal to 0, got -5"),
         ("budgetSeconds: 60", "budgetSeconds: 61", "4: spec: `gracePeriod.budgetSeconds` is 61, and only 60 s pass from `interruption.drainSeconds` to `removalSeconds`; correct one of them"),
+        ("safetyMarginSeconds: 5}\n  reclaimNotice", "safetyMarginSeconds: 61}\n  reclaimNotice", "16: spec.gracePeriod.safetyMarginSeconds: 61 s is more than `budgetSeconds`, which is 60 s; correct one of them"),
+        ("budgetSeconds: 30, safetyMarginSeconds: 5", "budgetSeconds: 30, safetyMarginSeconds: 31", "28: spec.nodePools[0].gracePeriod.windows[0].safetyMarginSeconds: 31 s is more than `budgetSeconds`, which is 30 s; correct one of them"),
+        ("drainSeconds: 10, removalSeconds: 70", "drainSeconds: 100, removalSeconds: 70", "15: spec.interruption.drainSeconds: 100 s is more than `removalSeconds`, which is 70 s; correct one of them"),
+        ("removalSeconds: 60}", "drainSeconds: 61, removalSeconds: 60}", "17: spec.reclaimNotice[0].drainSeconds: 61 s is more than `removalSeconds`, which is 60 s; correct one of them"),
         ("lease, value: spot", "lease, value: s p", "6: spec.spotNodeLabels[0].value: expected the value of a label; got 's p'"),
         ("{key: acme.example/closing}", '{key: ""}', "9: spec.neverTolerate[0].key: expected the key of a label; got ''"),
         ("{key: acme.example/org, value: acme}", "{key: org, value: a/b}", "14: spec.systemNamespaces.labels[0].value: expected the value of a label; got 'a/b'"),

@@ -88,10 +88,14 @@ REFERENCES: Final = [
 """The sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
 
 
+class _Version(msgspec.Struct):
+    gitVersion: str = ""
+
+
 async def api_server_release(api: Api, seconds: float) -> str:
     """Read the version string of the API server, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
-    version: str = (await api.find("/version", dict, seconds) or {}).get("gitVersion", "")
-    return version
+    version = await api.find("/version", _Version, seconds)
+    return version.gitVersion if version is not None else ""
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:

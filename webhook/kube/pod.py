@@ -120,6 +120,9 @@ class Affinity(msgspec.Struct, omit_defaults=True):
     nodeAffinity: NodeAffinity | None = None
 
 
+_NO_AFFINITY: Final = NodeAffinity()
+
+
 class Sleep(msgspec.Struct, frozen=True):
     """The native ``sleep`` action of a lifecycle handler."""
 
@@ -147,18 +150,11 @@ class Lifecycle(msgspec.Struct, omit_defaults=True):
     stopSignal: str | None = None
 
 
-class ResourceClaimRef(msgspec.Struct, frozen=True):
-    """A container's use of one of the Pod's resource claims."""
-
-    name: str = ""
-
-
 class Resources(msgspec.Struct):
     """Compute resources. Quantities stay as written."""
 
     limits: dict[str, ResourceQuantity] | None = None
     requests: dict[str, ResourceQuantity] | None = None
-    claims: list[ResourceClaimRef] | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True):
@@ -207,7 +203,6 @@ class EmptyDir(msgspec.Struct, frozen=True):
 class HostPath(msgspec.Struct, frozen=True):
     """A file or directory on the node."""
 
-    path: str = ""
     type: str | None = None
 
 
@@ -268,7 +263,6 @@ class PodSpec(msgspec.Struct):
     os: PodOS | None = None
     priorityClassName: str | None = None
     restartPolicy: str | None = None
-    runtimeClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
     overhead: dict[str, ResourceQuantity] | None = None
@@ -276,6 +270,11 @@ class PodSpec(msgspec.Struct):
     schedulingGroup: Any = None
     volumes: list[Volume] | None = None
     topologySpreadConstraints: Any = None
+
+    @property
+    def node_affinity(self) -> NodeAffinity:
+        """Return the node affinity, which is empty if there is none."""
+        return (self.affinity and self.affinity.nodeAffinity) or _NO_AFFINITY
 
     @property
     def containers(self) -> list[Container]:

@@ -58,8 +58,13 @@ class CheckedModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         described = handler(schema)
+        properties = handler.resolve_ref_schema(described).get("properties", {})
         names = ((name, field.alias or name) for name, field in cls.model_fields.items())
-        describe_fields(cls.struct or cls, names, handler.resolve_ref_schema(described).get("properties", {}))
+        describe_fields(cls.struct or cls, names, properties)
+        for name, field in properties.items():
+            match field:
+                case {"anyOf": [written, {"type": "null"}], "default": None, **others}:  # `_is_written` rejects null
+                    properties[name] = {**written, **others}
         return described
 
     @field_validator("*", mode="before")
@@ -122,7 +127,8 @@ def validate_model(
     for item in mistakes[:MISTAKES_AT_MOST]:
         if item["type"] == "too_short" and item["input"]:
             continue  # the list isn't empty: each item has a mistake, which is reported
-        path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
+        field: FieldPath = getattr(item.get("ctx", {}).get("error"), "path", ())  # of a `SpecError`
+        path = (*prefix, *(part for part in item["loc"] if part != "[key]"), *field)
         problem(path, _text(item, model)[:_LONGEST])
     return None
 

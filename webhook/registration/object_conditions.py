@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.policy.terms import BREAK_GLASS
-from webhook.registration.cel import literal, quoted, selects
-from webhook.registration.conditions import (
+from webhook.registration.cel import (
     CONTROLLERS_POD,
     MEMBERS_AT_MOST,
     REFERENCE,
@@ -20,8 +19,12 @@ from webhook.registration.conditions import (
     any_of,
     block,
     changes_annotations,
+    contains_any,
     has_keys,
+    literal,
+    quoted,
     reference,
+    selects,
 )
 from webhook.registration.matched_resources import MatchedResource, ResourceKey, matched_resources
 from webhook.rules.context import Phase
@@ -199,8 +202,7 @@ def _text(value: str, keys: Keys) -> str:
     """Return an expression that is true if a text is one of the keys or contains one."""
     tests = [f"{value} in {literal(sorted(keys.exact))}"] if keys.exact else []
     if keys.containing:
-        tests += [f"{value}.size() > {TEXT_LENGTH_AT_MOST}"]
-        tests += [f"{value}.contains({quoted(text)})" for text in sorted(keys.containing)]
+        tests.append(contains_any(value, keys.containing, TEXT_LENGTH_AT_MOST))
     return " || ".join(tests)
 
 

@@ -17,8 +17,7 @@ from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query, QueryPath
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
-from webhook.registration.cel import literal
-from webhook.registration.conditions import (
+from webhook.registration.cel import (
     MEMBERS_AT_MOST,
     REFERENCE,
     RESOURCE,
@@ -26,6 +25,7 @@ from webhook.registration.conditions import (
     any_of,
     block,
     changes_annotations,
+    literal,
     reference,
 )
 from webhook.rules.protocol import Keys, concern_of

@@ -15,6 +15,7 @@ from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from webhook.base.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
+from webhook.base.exits import CannotJudgeError
 from webhook.base.placeholders import placeholder_before
 from webhook.kube.layouts import member
 from webhook.policy.errors import did_you_mean
@@ -107,12 +108,17 @@ class Query:
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         query = cls(text)
-        query._tree  # noqa: B018
+        if not query.plain:
+            _parse(text)
         return query
 
     @cached_property
     def _tree(self) -> Any:
-        return None if self.plain else _parse(self.text)
+        try:
+            return None if self.plain else _parse(self.text)
+        except ValueError as error:
+            how = "someone edited a shipped CapacityProvider: to find the line, name the file with --policies"
+            raise CannotJudgeError(f"{error}; {how}") from None
 
     @cached_property
     def _whole(self) -> list[QueryPath]:

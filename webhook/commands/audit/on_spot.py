@@ -109,7 +109,7 @@ class OnSpot:
         workload = SpotWorkload(version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
         anywhere = Target(preferred=False, because="", providers=(provider,), pools=None)
-        budget = self._budgets.of_pools([pool]) if pool is not None else self._budgets.of(anywhere)
+        budget = self._budgets.of_pool(pool) if pool is not None else self._budgets.of(anywhere)
         if budget is None:
             return workload
         timeline = timeline_of("", pod, pod, provider=provider, pool=pool, budget=budget)

@@ -10,7 +10,7 @@ Reads
     ``WorkloadTemplates``). On UPDATE, only labels that the request adds or changes; removing is always allowed.
     Objects that are being deleted are evaluated like any other. For spotgate keys, also the annotations of Pods,
     workloads, and node pools. The status of a Pod, and a Binding, because both can set labels on the Pod. The names of
-    Namespaces (`webhook.rules.reserved_labels.namespaces`).
+    Namespaces: spotgate skips those of a provider.
     A key is reserved if its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
     A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`). The label
@@ -34,18 +34,20 @@ import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
+from webhook.capacity.placement.supply import in_play
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
+from webhook.kube.filling import mapping
 from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_named, is_namespace, rules_for
 from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning
-from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import own_violations, selector_violations
 from webhook.rules.reserved_labels.places import PODS, PREFIX, KeyPlace, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
+    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
@@ -102,7 +104,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             subject.trace.say("the request adds no reserved label")
         claimed: Iterable[Violation] = ()
         if is_namespace(subject.request):
-            claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
+            claimed = _claims(subject, self.providers, context.view, {key for key, *_ in reserved})
         # Yield lazily: the engine stops at its bound on violations.
         own = own_violations(places, creating=subject.operation == "CREATE")
         return chain(self._violations(reserved), claimed, selector_violations(subject), own)
@@ -161,6 +163,51 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         by_name = {pattern.partition("/")[2]: pattern for pattern in allowed.patterns if not is_glob(pattern)}
         close = difflib.get_close_matches(key.partition("/")[2], by_name, n=1, cutoff=_CLOSE)
         return by_name[close[0]] if close else ""
+
+
+_GENERATED: Final = "xxxxx"
+"""A placeholder for the suffix that the API server appends to a ``generateName``."""
+
+
+def _claims(
+    subject: Subject, providers: Mapping[str, Provider], view: ClusterView, denied: Container[str]
+) -> Iterator[Violation]:
+    """Yield a violation for each name (on CREATE) or label that marks the Namespace as a provider's.
+
+    Only a provider in use owns namespaces. Skip the labels in ``denied``, which other violations deny.
+    """
+    metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
+    labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")
+    name = metadata.get("name") or f"{metadata.get('generateName', '')}{_GENERATED}"
+    providers_in_play = in_play(view, providers)
+    for provider in providers.values():
+        owned: list[tuple[str, str]] = []
+        if subject.operation == "CREATE":
+            named = (glob for glob in provider.system_namespaces.names.patterns if Globs((glob,)).match(str(name)))
+            owned += ((f"a name that matches {glob}", "metadata.name") for glob in named)
+        owned += (
+            (f"the label {label.key}: {label.value}", f'metadata.labels["{label.key}"]')
+            for label in provider.system_namespaces.labels
+            if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in denied
+        )
+        for what, field in owned:
+            if provider.name in providers_in_play:
+                yield Violation(
+                    id="provider-namespace",
+                    reason=f"{what} is reserved for namespaces of {provider.title}",
+                    field=field,
+                    detail="spotgate doesn't evaluate objects in these namespaces.",
+                    fix="choose another name" if field == "metadata.name" else "remove the label",
+                )
+            elif view.pools is None:
+                yield Violation(
+                    id="provider-namespace-unknown",
+                    reason=f"can't tell whether {what} is reserved for namespaces of {provider.title}",
+                    field=field,
+                    detail=view.why_unknown,
+                    fix=view.remedy,
+                    unknown=True,
+                )
 
 
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:

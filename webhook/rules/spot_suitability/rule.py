@@ -53,22 +53,11 @@ from webhook.kube.layouts import steps_of
 from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
-from webhook.rules.spot_suitability.checks import (
-    SuitabilityCase,
-    bare_pod,
-    job_leader,
-    judge_budgets,
-    judge_handlers,
-    judge_notice,
-    judge_protections,
-    judge_replicas,
-    judge_volumes,
-    stateful_singleton,
-)
+from webhook.rules.spot_suitability import checks
+from webhook.rules.spot_suitability.checks import KARPENTERS_SPREAD, SuitabilityCase
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import DriverSpec, SpotSuitabilitySpec
-from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
@@ -121,7 +110,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     def _find(self, subject: Subject, context: Context) -> Iterator[Violation]:
         pod, say = subject.pod, subject.trace.say
         if subject.template and not subject.unchanged and self.karpenters & context.view.providers:
-            yield from judge_handlers(pod, self.spec.termination_handlers)
+            yield from checks.judge_handlers(pod, self.spec.termination_handlers)
         workload = subject.workload if subject.template else WorkloadFields()
         controller = workload.controller if subject.template else pod.controller
         if controller is not None and (controller.group, controller.kind) in self.reported_kinds:
@@ -143,7 +132,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             return
         yield from self._judge(case, context)
         yield from self.gangs.violations(subject, target, self.targeting, context.view)
-        yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
+        yield from checks.judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
 
     def _case(self, subject: Subject, target: Target, workload: WorkloadFields, context: Context) -> SuitabilityCase:
         counts = subject.template and self.spec.replicated.match(subject.request.kind.group_kind)
@@ -162,24 +151,24 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _judge(self, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
         yield from self._judge_work(case)
-        yield from judge_budgets(case, context)
+        yield from checks.judge_budgets(case, context)
         yield from job_violations(case.subject)
-        yield from judge_protections(case, self.spec.protections)
-        yield from judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
-        yield from judge_notice(case.subject.pod, case.target, self.budgets)
+        yield from checks.judge_protections(case, self.spec.protections)
+        yield from checks.judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
+        yield from checks.judge_notice(case.subject.pod, case.target, self.budgets)
 
     def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations of a Pod's role and state, and of the workload's replicas."""
         subject = case.subject
         leader = self._driver(subject)
         if leader is not None and not _is_fault_tolerant(leader, subject):
-            yield job_leader(case, leader.name)
+            yield checks.job_leader(case, leader.name)
         elif not subject.template and not subject.pod.metadata.ownerReferences:
-            yield bare_pod(case)
+            yield checks.bare_pod(case)
         elif case.replicas == 1 and case.autoscaler is None and (state := self._state(subject)):
-            yield stateful_singleton(case, state)
+            yield checks.stateful_singleton(case, state)
         elif case.serves:
-            yield from judge_replicas(case)
+            yield from checks.judge_replicas(case)
 
     def _state(self, subject: Subject) -> str:
         """Return where the Pod stores its state, as a phrase, or an empty string.
