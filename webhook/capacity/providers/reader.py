@@ -124,6 +124,7 @@ class _PoolParser(QueryResults):
             unlimited=reader.size.unlimited,
             blocked=blocked,
             passing=passing,
+            # All fields above are read before: `self.unread` is the first of them that is in doubt.
             unread=f"its {self.unread} can't be read" if self.unread else "",
             held_by=where.place(value) if where is not None else self.unread,
             bare=bool(self.ask(reader.without_platform_taints)),
