@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -114,40 +113,36 @@ def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
     return f"{source} can't be read because of a bug in spotgate ({type(problem).__name__})"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of reading a cluster.
-
-    Attributes:
-        view: the view of the cluster.
-        failures: sentences about resources that couldn't be read, such as ``nodes can't be read: 500 ...``, by API
-            group and plural.
-        forbidden: the errors of resources that the user can't list.
-    """
-
-    view: ClusterView
-    failures: Mapping[tuple[str, str], str]
-    forbidden: Mapping[tuple[str, str], ApiError]
+class ReadErrors(dict[tuple[str, str], ApiError]):
+    """The errors of resources that couldn't be read, by API group and plural."""
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """Return sentences about all resources that couldn't be read."""
-        return (*sorted(self.failures.values()), *refusals(self.forbidden))
+    def forbidden(self) -> list[tuple[str, str]]:
+        """Return the resources that the user can't list."""
+        return [resource for resource, error in self.items() if error.status == HTTPStatus.FORBIDDEN]
 
-    def why_unread(self, resource: tuple[str, str]) -> str:
-        """Return the sentence about a resource that couldn't be read, or an empty string."""
-        return refusals(self.forbidden)[0] if resource in self.forbidden else self.failures.get(resource, "")
+    @property
+    def sentences(self) -> list[str]:
+        """Return sentences such as ``nodes can't be read: 500 ...``.
+
+        The last one is for all forbidden resources, because the API server gives the same reason for each.
+        """
+        named = {".".join(filter(None, reversed(resource))): error for resource, error in self.items()}
+        refused = sorted(name for name, error in named.items() if error.status == HTTPStatus.FORBIDDEN)
+        other = [f"{name} can't be read: {named[name]}" for name in sorted(named.keys() - refused)]
+        return [*other, f"{', '.join(refused)} can't be read: {named[refused[-1]]}"] if refused else other
+
+    def sentence(self, resource: tuple[str, str]) -> str:
+        """Return the sentence about a resource, or an empty string if it was read."""
+        if resource in self.forbidden:
+            return self.sentences[-1]
+        return "".join(ReadErrors({resource: self[resource]}).sentences) if resource in self else ""
 
 
-def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
-    """Return one line for all forbidden resources, because the API server gives the same reason for each."""
-    errors = {".".join(filter(None, (plural, group))): error for (group, plural), error in forbidden.items()}
-    names = sorted(errors)
-    return [f"{', '.join(names)} can't be read: {errors[names[-1]]}"] if names else []
-
-
-async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
-    """Read the current state of the cluster.
+async def read_cluster(
+    api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float
+) -> tuple[ClusterView, ReadErrors]:
+    """Read the current state of the cluster. Return its view, and the errors of resources that can't be read.
 
     Raise ApiError immediately if the API server doesn't answer or rejects the credentials.
     """
@@ -157,23 +152,18 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
         version = None  # the version is optional
-    failures: dict[tuple[str, str], str] = {}
-    forbidden: dict[tuple[str, str], ApiError] = {}
+    errors = ReadErrors()
 
     async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
         try:
             listing = await source.list(api, seconds)
         except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:
-                forbidden[source.group, source.resource] = error
-            else:
-                failures[source.group, source.resource] = unread(source, error)
+            errors[source.group, source.resource] = error
             return None
         return {} if listing is None else listing.items
 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
-    problems = [*sorted(failures.values()), *refusals(forbidden)]
-    why_unknown = f"{problems[0]}." if problems else ""
+    why_unknown = f"{errors.sentences[0]}." if errors else ""
     namespaces, nodes = await asyncio.gather(items(NAMESPACES), items(all_nodes(providers.values())))
     budgets_by_key = await items(BUDGETS) if budgets else None
     references = await asyncio.gather(*(source.list(api, seconds) for source in REFERENCES), return_exceptions=True)
@@ -189,4 +179,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         # They are optional: unknown claims and volumes exclude no pool.
         references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
-    return Reading(with_nodes(view, (nodes or {}).values()), failures, forbidden)
+    return with_nodes(view, (nodes or {}).values()), errors

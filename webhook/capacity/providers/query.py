@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -252,10 +252,8 @@ class QueryResults:
         if query is None:
             return None
         result, problem = self.answer(query)
-        if problem and doubt:
-            self.doubt(query, problem)
-        elif problem:
-            self.note(problem)
+        if problem:
+            self.note(problem, query if doubt else None)
         return result
 
     def is_unread(self, query: Query) -> bool:
@@ -272,17 +270,12 @@ class QueryResults:
             self._answers[query.text] = answer
         return answer
 
-    def note(self, problem: str) -> None:
-        """Add a problem unless it is already noted."""
+    def note(self, problem: str, doubted: Query | None = None) -> None:
+        """Add a problem unless it is already noted. With ``doubted``, the pool's usability depends on this field."""
         if problem not in self.problems:
             self.problems.append(problem)
-
-    def doubt(self, query: Query, *problems: str) -> None:
-        """Note problems that make the pool's usability unknown."""
-        for problem in problems:
-            self.note(problem)
-        if problems and not self.unread:
-            self.unread = query.place(self.value)
+        if doubted is not None and not self.unread:
+            self.unread = doubted.place(self.value)
 
     def typed(self, query: Query | None, kind: type[_T], expected: str, *, doubt: bool = False) -> _T | None:
         """Return the result of `ask`. If it has another type, note the problem and return None.
@@ -292,8 +285,7 @@ class QueryResults:
         result: _T | None = self.ask(query, doubt=doubt)
         if query is None or result is None or type(result) is kind:
             return result
-        note = partial(self.doubt, query) if doubt else self.note
-        note(f"{query.place(self.value)} is {placeholder_before(result)}{expected}")
+        self.note(f"{query.place(self.value)} is {placeholder_before(result)}{expected}", query if doubt else None)
         return None
 
     def number(self, query: Query | None) -> int | None:

@@ -26,7 +26,8 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.providers.machines import Machines
+    from webhook.capacity.providers.schema import CapacityProviderSpec
 
 
 ANY_TYPE: Final = "*"
@@ -41,11 +42,13 @@ class PoolReader(NodePoolReaderSpec, dict=True):
 
     Attributes:
         provider: the name of the `CapacityProvider`.
-        facts: the provider.
+        facts: the provider's document.
+        machines: the document's facts about machines.
     """
 
     provider: str
-    facts: Provider
+    facts: CapacityProviderSpec
+    machines: Machines
     capacity: CapacityReaderSpec
     is_template: bool = False
 
@@ -113,7 +116,7 @@ class _PoolParser(QueryResults):
             namespace=namespace,
             pool_name=labels.get(facts.pool_name_label, ""),
             partly_limited=machines.capacity is CapacityType.SPOT and bool(self.ask(reader.capacity.limited)),
-            machines=facts.machines.described(requirements),
+            machines=reader.machines.described(requirements),
             autoscaling=self.typed(reader.size.autoscaling, bool, "neither true nor false", doubt=True) is True,
             taints=self._taints(),
             desired=self.number(reader.size.desired),
@@ -121,13 +124,14 @@ class _PoolParser(QueryResults):
             unlimited=reader.size.unlimited,
             blocked=blocked,
             passing=passing,
+            # All fields above are read before: `self.unread` is the first of them that is in doubt.
             unread=f"its {self.unread} can't be read" if self.unread else "",
             held_by=where.place(value) if where is not None else self.unread,
             bare=bool(self.ask(reader.without_platform_taints)),
             requirements=requirements if reader.requirements is not None else None,
             labels=labels,
             label_keys=label_keys,
-            label_domains=facts.machines.label_domains if label_keys is not None else frozenset(),
+            label_domains=reader.machines.label_domains if label_keys is not None else frozenset(),
             zones=self._zones(requirements),
             grace_seconds=grace_seconds,
             safety_margin_seconds=margin,
@@ -154,12 +158,10 @@ class _PoolParser(QueryResults):
         if query is None:
             return tuple(sorted(requirements.of(TYPE_LABEL).values or ()))
         written = self.ask(query)
-        if self.is_unread(query):
+        if self.is_unread(query) or written == ANY_TYPE:
             return ()
         several = written if isinstance(written, list) else [written]
         types = {name for name in several if isinstance(name, str) and name}
-        if written == ANY_TYPE:
-            return ()
         where = query.place(self.value)
         if placeholder := placeholder_in(written):
             problem = f"has the placeholder {placeholder}"
@@ -186,7 +188,7 @@ class _PoolParser(QueryResults):
             gpu_type=gpu_type,
             gpu_count=gpu_count,
             instance_type=", ".join(types),
-            superchip=reader.facts.machines.never_spot(types),
+            superchip=reader.machines.never_spot(types),
             marked=reader.labels_spot_nodes,
             own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
         )
@@ -245,11 +247,11 @@ class _PoolParser(QueryResults):
         if unread:
             return "", count, Gpu.UNKNOWN
         if reader.requirements is not None and reader.instance_type is None:
-            return "", count, reader.facts.machines.gpus_of(requirements)
+            return "", count, reader.machines.gpus_of(requirements)
         # The provider picks any of the pool's types, regardless of the Pods' requests.
         if count == 0 and not types:
             return "", count, Gpu.NO
-        gpu = reader.facts.machines.classify(types)
+        gpu = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if gpu is Gpu.ANY else gpu
 
     @cached_property
@@ -260,8 +262,8 @@ class _PoolParser(QueryResults):
         if query is None or limits is None:
             return []
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
-        odd = [resource for resource, amount in amounts.items() if amount is None]
-        self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
+        for resource in (name for name, amount in amounts.items() if amount is None):
+            self.note(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity", query)
         return [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
 
     def _blocked(self, requirements: Requirements, machines: MachineFacts) -> tuple[str, Query | None, bool]:
@@ -285,7 +287,8 @@ class _PoolParser(QueryResults):
         if query is None or written is None:
             return ()
         taints, problems = read_taints(written, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
-        self.doubt(query, *problems)
+        for problem in problems:
+            self.note(problem, query)
         return taints
 
     def _labels(self, name: str) -> dict[str, str]:
@@ -311,10 +314,10 @@ class _PoolParser(QueryResults):
 
     def _implied(self, labels: Mapping[str, str], requirements: Requirements, types: tuple[str, ...]) -> dict[str, str]:
         """Return further labels of the nodes, which follow from the requirements and the instance types."""
-        facts = self._reader.facts
-        marks = (label for label in facts.spot_node_labels if label.instead)
+        reader = self._reader
+        marks = (label for label in reader.facts.spot_node_labels if label.instead)
         implied = {mark.key: mark.value for mark in marks if requirements.admits_only(mark.key, mark.value)}
-        if ARCH_LABEL not in labels and (architecture := facts.machines.architecture(types, requirements)):
+        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
             implied[ARCH_LABEL] = architecture
         return implied
 
@@ -323,7 +326,7 @@ class _PoolParser(QueryResults):
         if not self._reader.labels_complete or self._reader.requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
-        return self._reader.facts.machines.label_keys.union(labels, requirements.labels, unread)
+        return self._reader.machines.label_keys.union(labels, requirements.labels, unread)
 
     def _zones(self, requirements: Requirements) -> frozenset[str]:
         query = self._reader.zones

@@ -39,14 +39,14 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check that the API server and the kubelets support the features that configurations and policies use."""
-    reading, view = installed.reading, installed.reading.view
+    unread, view = installed.unread, installed.view
     api_server, kubelet = view.api_server or _MATCH_CONDITIONS, view.oldest_kubelet
     fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
     old = f"{fine} is older than {least}, which made matchConditions stable"
     yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
-        why = reading.why_unread(NODES) or "the cluster shows no Node"
-        fix = "allow `list nodes`" if NODES in reading.forbidden else ""
+        why = unread.sentence(NODES) or "the cluster shows no Node"
+        fix = "allow `list nodes`" if NODES in unread.forbidden else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
         return
     documents = installed.bundle.documents if installed.bundle else ()

@@ -17,13 +17,15 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.resources import Reading, read_cluster
+from webhook.cluster.resources import ReadErrors, read_cluster
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from webhook.capacity.view import ClusterView
 
 State: TypeAlias = Literal["ok", "warn", "fail", "unknown"]
 
@@ -105,7 +107,7 @@ class Installed:
         replicas: the Pods of the Deployment that aren't terminating.
         bundle: the policies that the Deployment names; None if they can't be loaded.
         loaded: the result of loading the policies.
-        reading: the state of the cluster, and why parts of it can't be read.
+        unread: why parts of the cluster, and so of ``view``, can't be read.
         secret: the namespace and name of the Secret with the certificate; empty if the Deployment names none.
         self_managed: whether the replicas manage the certificates.
     """
@@ -118,7 +120,8 @@ class Installed:
     replicas: tuple[ServingPod, ...]
     bundle: Bundle | None
     loaded: Diagnosis
-    reading: Reading
+    view: ClusterView
+    unread: ReadErrors
     secret: tuple[str, str]
     self_managed: bool
 
@@ -158,7 +161,7 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     spec = deployment["spec"]["template"]["spec"] if deployment is not None else {}
     bundle, loaded = await _read_policies(api, namespace, spec)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
-    replicas, reading = await asyncio.gather(
+    replicas, (view, unread) = await asyncio.gather(
         asyncio.gather(*map(partial(_replica, api), running)),
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
@@ -174,7 +177,8 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         replicas=tuple(replicas),
         bundle=bundle,
         loaded=loaded,
-        reading=reading,
+        view=view,
+        unread=unread,
         secret=(secret, name),
         self_managed=bool(managed),
     )

@@ -61,7 +61,7 @@ async def send_probes(installed: Installed) -> dict[str, Diagnosis]:
         for name, value in (table.objects.items() if installed.bundle else ())
         if value["apiVersion"].rpartition("/")[0] in installed.groups
     }
-    view = installed.reading.view
+    view = installed.view
     has_spot = any(pool.spot and not pool.elsewhere for pool in (*(view.pools or ()), *view.node_groups))
     return {kind: _judge(f"probe {kind}", probes, answers, has_spot=has_spot) for kind, probes in table.probes.items()}
 

@@ -42,10 +42,10 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     fix = "make room on another host, and delete one of the Pods on the shared host"
     fine = f"{counted(nodes.total(), 'replica')} on {counted(len(nodes), 'host')}"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
-    if unread := installed.reading.why_unread(NODES):
+    if unread := installed.unread.sentence(NODES):
         yield Diagnosis("capacity", "unknown", unread)
         return
-    spot = ", ".join(sorted(nodes.keys() & spot_nodes(installed.reading.view).keys()))
+    spot = ", ".join(sorted(nodes.keys() & spot_nodes(installed.view).keys()))
     fix = "exclude spot nodes in the Deployment's affinity, and delete the Pods there (docs/install.md)"
     yield Diagnosis.of("capacity", spot and f"replicas run on spot: {spot}", fix, "no replica runs on spot")
 

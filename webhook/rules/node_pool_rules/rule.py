@@ -188,7 +188,7 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
 
 def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> Iterator[Violation]:
     """Yield a violation for unlisted instance types, families, and categories, unless the pool had them before."""
-    machines = reader.facts.machines
+    machines = reader.machines
     types = [name for name in machines.unlisted(pool) if before is None or name not in machines.unlisted(before)]
     if types:
         patterns = (*reader.facts.instance_types.gpu.patterns, *reader.facts.instance_types.cpu.patterns)

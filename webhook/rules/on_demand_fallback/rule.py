@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
-    from webhook.model.review import Request
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -115,7 +114,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return _joined(reader, reader.read(old), view)
         if subject.operation == "CREATE":
             return None
-        known = _known(readers, subject.request, view)
+        known = readers.known(view.pools, subject.request.namespace, subject.request.name)
         if subject.operation == "UPDATE" and self.fallbacks.demand_of(known) is not None:
             # The view may already have the update, so the pool's need for a fallback may be new.
             return None
@@ -126,7 +125,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             yield unknown_pools(view)
             return
         request = subject.request
-        before = _known(readers, request, view)
+        before = readers.known(view.pools, request.namespace, request.name)
         if before is None:
             subject.trace.skip("not evaluated: the cluster has no %s %s", readers.any.kind, request.name)
             return
@@ -247,11 +246,6 @@ def _unreadable(pool: Pool | None) -> bool:
     if pool is None or pool.only_uses:
         return False
     return pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
-
-
-def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
-    identities = {(reader.provider, reader.kind, request.namespace, request.name) for reader in readers.readers}
-    return next((pool for pool in view.pools or () if pool.identity in identities), None)
 
 
 def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
