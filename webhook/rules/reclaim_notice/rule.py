@@ -32,11 +32,10 @@ from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import ACTIONS, DIRECTORY, EVICT, FILE, INFORM, NONE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
 from webhook.model.decision import Outcome, Violation, warning
-from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
-from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun
+from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun, unknown_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -67,45 +66,38 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Add the volume, its mounts, and the label, as far as they are missing."""
-        if (plan := _plan(subject, self._action(subject, context)[0])) is not None:
+        if (plan := _plan(subject, self._action(subject, context))) is not None:
             plan.apply(editor)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for an unknown label value, or those of the plan."""
-        action, field = self._action(subject, context)
+        action, own = self._action(subject, context), ON_RECLAIM in subject.pod.labels
         if action not in ACTIONS:
-            whose, shown = "the label" if field else "the namespace's label", action[:_LONGEST]
-            yield warning(
-                id="unknown-action",
-                reason=f"{whose} {ON_RECLAIM} has the unknown value `{shown}`{did_you_mean(shown, ACTIONS)}",
-                field=field,
-                detail=f"The label has no effect. Known values: {', '.join(ACTIONS)}.",
-                fix="set one of the known values, or remove the label",
-            )
+            yield unknown_value("unknown-action", ON_RECLAIM, action, ACTIONS, own=own)
         elif (plan := _plan(subject, action)) is not None:
             yield from plan.violations(subject)
 
-    def _action(self, subject: Subject, context: Context) -> tuple[str, str]:
-        """Return the action, or an unknown value of a label, and the field of the Pod's label if that decides."""
+    def _action(self, subject: Subject, context: Context) -> str:
+        """Return the action, or an unknown value of the label of the Pod or its namespace."""
         pod, trace = subject.pod, subject.trace
         if (own := pod.labels.get(ON_RECLAIM)) is not None:
             trace.say("action %s: its label", own[:_LONGEST])
-            return own, f'metadata.labels["{ON_RECLAIM}"]'
+            return own
         inherited = (context.view.namespaces.get(subject.pod_namespace) or {}).get(ON_RECLAIM)
         if inherited is None and not self.acting:
             trace.skip("no action: neither a label nor the policy asks for one")
-            return NONE, ""
+            return NONE
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting) and not target.chosen:
             trace.skip("no action: %s", target.because)
-            return NONE, ""
+            return NONE
         if inherited is not None:
             trace.say("action %s: the label of its namespace", inherited)
-            return inherited, ""
+            return inherited
         name, because = class_of(pod, gpu=target.gpu is True, known=self.spec.action)
         action = self.acting.get(name, NONE)
         trace.say("action %s of class %s: %s", action, name, because)
-        return action, ""
+        return action
 
 
 def _plan(subject: Subject, action: str) -> NoticePlan | None:
