@@ -55,6 +55,8 @@ def manifest(name: str = "web", **metadata: Any) -> JSON:
             "name": name,
             "namespace": "shop",
             "uid": name,
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-11-26T00:00:00Z",
             "labels": {"spotgate.dev/capacity": "spot"},
             "annotations": {FLOOR_ANNOTATION: "1"},
             "ownerReferences": [owner],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from webhook.engine.bundle import load_bundle
+from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.policy.errors import PolicyErrors
 
 if TYPE_CHECKING:
@@ -93,3 +93,30 @@ def test_an_invalid_document_is_rejected_with_its_mistake(tmp_path: Path, right:
     problems = mistakes(tmp_path, DOCUMENT.replace(right, wrong))
     lines = [re.sub(r"^acme.yaml:(\d+):\d+", r"\1", problem) for problem in problems]
     assert [line[: message.index("…")] + "…" if "…" in message else line for line in lines] == [message]
+
+
+def test_a_provider_that_lacks_node_pools_of_the_shipped_one_is_named(tmp_path: Path) -> None:
+    """The shipped policies that need these pools are right."""
+    file = tmp_path / "cks.yaml"
+    file.write_text(DOCUMENT.replace("metadata: {name: acme}", "metadata: {name: cks}").partition("---\n")[0])
+    with pytest.raises(PolicyErrors) as raised:
+        load_bundle([SHIPPED, file])
+    assert str(raised.value) == (
+        f"{file}:19:3: spec.nodePools: lacks nodepools of compute.coreweave.com, which shipped policies need; copy "
+        "`nodePools` from policies/providers/cks.yaml, or give the provider another name"
+    )
+    file.write_text(f"{file.read_text()}---\n{UNKNOWN_PROVIDER}")
+    with pytest.raises(
+        PolicyErrors, match=r"(?s)spec.nodePools: lacks nodepools.*there is no CapacityProvider 'cloud'"
+    ):
+        load_bundle([SHIPPED, file])
+    with pytest.raises(PolicyErrors, match=r"^[^\n]*there is no CapacityProvider 'cloud'[^\n]*$"):
+        load_bundle([file])  # without the shipped policies, no policy needs the pools
+
+
+UNKNOWN_PROVIDER = """\
+apiVersion: spotgate.dev/v1
+kind: OnDemandFallback
+metadata: {name: on-demand-fallback}
+spec: {requireByProvider: {cloud: gpu}}
+"""

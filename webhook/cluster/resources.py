@@ -9,11 +9,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import Sizer, join, sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.view import ClusterView
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.source import ListedMetadata, Listing, ObjectKey, T, WatchedResource
 from webhook.cluster.view import (
@@ -22,8 +22,7 @@ from webhook.cluster.view import (
     namespace_labels,
     node_facts,
     version_of,
-    view_of_nodes,
-    with_pools,
+    with_nodes,
 )
 from webhook.kube import disruption
 from webhook.kube.references import KINDS, Reference, key_of, reference_from
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.view import ClusterView
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -91,10 +89,14 @@ REFERENCES: Final = [
 """The sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
 
 
+class _Version(msgspec.Struct):
+    gitVersion: str = ""
+
+
 async def api_server_release(api: Api, seconds: float) -> str:
     """Read the version string of the API server, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
-    version: str = (await api.find("/version", dict, seconds) or {}).get("gitVersion", "")
-    return version
+    version = await api.find("/version", _Version, seconds)
+    return version.gitVersion if version is not None else ""
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:
@@ -176,8 +178,8 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
     budgets_by_key = await items(BUDGETS) if budgets else None
     references = await asyncio.gather(*(source.list(api, seconds) for source in REFERENCES), return_exceptions=True)
     joined = join(item for pool in pools for item in (pool or {}).values())
-    view = replace(
-        with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
+    view = ClusterView(
+        pools=None if None in pools else joined.pools,
         templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
         api_server=version,
@@ -187,4 +189,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         # They are optional: unknown claims and volumes exclude no pool.
         references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
-    return Reading(view, failures, forbidden)
+    return Reading(with_nodes(view, (nodes or {}).values()), failures, forbidden)

@@ -176,7 +176,7 @@ class Candidate:
 
         async def start() -> None:
             lock.leading = asyncio.current_task()
-            await lead(lambda: lock.leads and self._sees())
+            await lead(self.leads)
 
         async def stopped() -> None:
             log.warning("no longer the leader")

@@ -19,7 +19,7 @@ from webhook.capacity.placement.floor import (
 )
 from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE, Assignment, Ledger
-from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, StoredPod, floor_pod
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, decode_pod, floor_pod
 from webhook.controller.work_queue import WorkQueue
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
@@ -135,7 +135,7 @@ class Leader:
 
         ``raw`` is the stored Pod. Raise ApiError if it isn't the Pod of the assignment.
         """
-        stored = msgspec.json.decode(raw, type=StoredPod)
+        stored = decode_pod(raw)
         metadata, current = stored.metadata, floor_pod(stored)
         if current is None or current.uid != pod.uid or not current.gated:
             raise ApiError.refused(HTTPStatus.NOT_FOUND, "the Pod no longer waits")
@@ -175,16 +175,8 @@ class Leader:
             object=msgspec.Raw(raw),
             user_info=UserInfo("system:serviceaccount:kube-system:replicaset-controller"),
         )
-        view = self._view()
-        context = Context(
-            phase=Phase.MUTATE,
-            now=utc_now(),
-            api_server=view.api_server or ASSUMED_VERSION,
-            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-            view=view,
-            assigned=capacity,
-        )
-        decision = decide(request, self._index, context)
+        context = Context(phase=Phase.MUTATE, now=utc_now(), assigned=capacity)
+        decision = decide(request, self._index, context.seeing(self._view(), ASSUMED_VERSION))
         for failure in decision.failures:
             log.error("policy failed", pod=f"{pod.namespace}/{pod.name}", problem=str(failure), where=failure.where)
         return [operation.as_json() for operation in decision.patch]

@@ -17,25 +17,15 @@ _BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """In seconds. A Pod waits for tens of milliseconds, or until another leader is elected."""
 
 
-class ControllerMetrics:
-    """The metrics of one controller."""
+class ControllerMetrics(Collector):
+    """The metrics of one controller. It collects the gauges, which read their values at each scrape."""
 
     def __init__(self, registry: CollectorRegistry, ledger: Ledger, leads: Callable[[], bool]) -> None:
-        self.waited = Histogram(
-            "spotgate_floor_gate_seconds",
-            "How long Pods waited for their assignment.",
-            registry=registry,
-            buckets=_BUCKETS,
-        )
-        registry.register(_StateCollector(ledger, leads))
-
-
-class _StateCollector(Collector):
-    """The gauges, which read their values at each scrape."""
-
-    def __init__(self, ledger: Ledger, leads: Callable[[], bool]) -> None:
         self._ledger = ledger
         self._leads = leads
+        text = "How long Pods waited for their assignment."
+        self.waited = Histogram("spotgate_floor_gate_seconds", text, registry=registry, buckets=_BUCKETS)
+        registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges."""

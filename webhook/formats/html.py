@@ -11,7 +11,6 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
@@ -24,6 +23,8 @@ from webhook.report.report import NO_NAME, ObjectReport, Report, Result, alike, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from markupsafe import Markup
 
     Found = tuple[ObjectReport, Result]
 
@@ -69,7 +70,9 @@ def render(report: Report) -> str:
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,
         verdict=_verdict(report),
-        summary=_summary(report),
+        report=report,
+        files=len({judged.file for judged in report.objects}),
+        numbered=counted,
         counts=report.summary,
         outcomes=[outcome for outcome in OUTCOMES if report.summary[outcome]],
         unreadable=alike(report.unreadable, lambda problem: problem.text),
@@ -95,18 +98,6 @@ def _verdict(report: Report) -> str:
     if report.unreadable:
         return "Not everything could be evaluated"
     return "Nothing would be denied" if report.results else "No findings"
-
-
-def _summary(report: Report) -> str:
-    files = len({judged.file for judged in report.objects})
-    parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
-    if report.patched:
-        parts.append(f"{len(report.patched)} would be changed by the webhook")
-    if report.skipped:
-        parts.append(f"{report.skipped} skipped")
-    if report.not_rendered:
-        parts.append(f"{counted(report.not_rendered, 'folder')} not rendered")
-    return "; ".join(parts)
 
 
 def _rows(pairs: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
@@ -155,8 +146,8 @@ def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     drawn = []
     for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
         what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
-        picture = svg.element(f"{what}, on {timeline.provider}", timeline)
-        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - svg.element escapes
+        picture = svg.draw([(f"{what}, on {timeline.provider}", timeline)], whole=False)
+        drawn.append((picture, [place for place, _ in same]))
     return drawn
 
 

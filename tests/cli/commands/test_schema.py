@@ -223,6 +223,11 @@ def test_new_prints_the_example_from_the_page_of_the_kind(run: Run, kind: str) -
     assert f"<!-- text of {file} -->" in page_of(kind).read_text(), "the example's place on the page"
 
 
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"PolicyTest"}))
+def test_each_example_loads_next_to_the_shipped_policies(kind: str) -> None:
+    assert load_bundle([SHIPPED, example_files()[kind]]).own
+
+
 @pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement"])
 def test_examples_use_the_values_of_the_shipped_policies(run: Run, kind: str) -> None:
     """`overrides` inherits nothing, so the example must repeat the values of the shipped policy."""

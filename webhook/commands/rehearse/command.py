@@ -47,10 +47,9 @@ from webhook.commands.shared.flags import (
 from webhook.commands.shared.help import help_of
 from webhook.inputs.policies import read_policies
 from webhook.kube.quantity import amount_of
-from webhook.rehearse.compare import compare
+from webhook.rehearse.compare import compare, try_fixes
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy
-from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
     from webhook.rehearse.inputs.selection import Growth
@@ -150,10 +149,9 @@ def run(namespace: Namespace) -> int:
         from webhook.commands.rehearse.publish import publish
 
         return publish(rehearsing, options.publish, snapshot)
-    loss = rehearsing.loss(snapshot, options.lose)
-    result = rehearsing.run(snapshot, loss)
+    result = rehearsing.run(snapshot, options.lose)
     if options.with_fixes and result.fixes:
-        result = try_fixes(result, partial(rehearsing.run_with, snapshot, loss), options.fix_seconds)
+        result = try_fixes(result, partial(rehearsing.run, snapshot, options.lose), options.fix_seconds)
     elif options.compare is not None:
         result = structs.replace(result, comparison=compare(rehearsing.run_base(), result, options.compare))
     import_module(f"webhook.rehearse.output.{options.output}").show(result)

@@ -48,7 +48,7 @@ def publish(rehearsing: Rehearsals, place: tuple[str, str], snapshot: ClusterSna
     results: list[JSON] = []
     pools: list[PoolRehearsal] = []
     for name in options.lose or spot_pools(snapshot.nodes):
-        rehearsal = rehearsing.run(snapshot, rehearsing.loss(snapshot, [name]))
+        rehearsal = rehearsing.run(snapshot, [name])
         import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
         lost = sum(len(window.nodes) for window in rehearsal.windows)
         pools.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))

@@ -13,7 +13,7 @@ from webhook.base.exits import CannotJudgeError
 from webhook.inputs.objects import read_manifests
 from webhook.rehearse.compare import write_base
 from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
-from webhook.rehearse.inputs.selection import Growth, Loss, grown_nodes, loss_of
+from webhook.rehearse.inputs.selection import grown_nodes, loss_of
 from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 
@@ -45,25 +45,20 @@ class Rehearsals:
             source = live_source(options, manifests.objects, self.bundle)
         return snapshot_of(source, self.bundle, dict(options.allocatable))
 
-    def loss(self, snapshot: ClusterSnapshot, lost: Sequence[str]) -> Loss:
-        """Return the loss of these values of ``--lose``."""
-        return loss_of(lost, snapshot, self.options.drained_by)
-
     def run(
-        self, snapshot: ClusterSnapshot, loss: Loss, growth: Sequence[Growth] = (), runs: int | None = None
+        self, snapshot: ClusterSnapshot, lose: Sequence[str], fixes: Sequence[Fix] = (), runs: int | None = None
     ) -> Rehearsal:
-        """Rehearse the loss, with this growth in addition to the requested one."""
+        """Rehearse the loss of these values of ``--lose``, with these fixes applied."""
         from webhook.rehearse.runs.rehearsal import rehearse
 
         options = self.options
-        grown = grown_nodes([*options.grow, *growth], snapshot)
-        result = rehearse(snapshot, replace(loss, grown=grown), options, runs or options.runs)
+        loss, growth = loss_of(lose, snapshot, options.drained_by), options.grow
+        if fixes:
+            snapshot = with_fixes(snapshot, fixes)
+            growth = [*growth, *growth_of(snapshot, options.provisioning_seconds)]
+        loss = replace(loss, grown=grown_nodes(growth, snapshot))
+        result = rehearse(snapshot, loss, options, runs or options.runs)
         return structs.replace(result, fixes=fixes_of(result, snapshot))
-
-    def run_with(self, snapshot: ClusterSnapshot, loss: Loss, fixes: Sequence[Fix], runs: int | None) -> Rehearsal:
-        """Rehearse the loss with these fixes applied."""
-        after = with_fixes(snapshot, fixes)
-        return self.run(after, loss, growth_of(after, self.options.provisioning_seconds), runs)
 
     def run_base(self) -> Rehearsal:
         """Rehearse the manifests of the merge base with the current policies."""
@@ -71,6 +66,6 @@ class Rehearsals:
         with TemporaryDirectory(prefix="spotgate-") as folder:
             try:
                 snapshot = self.read(write_base(options.compare or "", [*options.state, *options.paths], Path(folder)))
-                return self.run(snapshot, self.loss(snapshot, options.lose))
+                return self.run(snapshot, options.lose)
             except CannotJudgeError as error:
                 raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None

@@ -129,7 +129,8 @@ def _judge_pool(
         yield _without_taint(reader.taints, reader, provider, pool)
     if pool.spot or not pool.is_template:  # an on-demand template may belong to the control plane
         yield from _unknown_machines(reader, pool, before)
-    was = (*(before.problems if before is not None else ()), pool.missing_template)
+    was = before.problems if before is not None else ()
+    problems = (pool.own or pool).problems  # without that of an unknown template
     if reader.several_types and _of_one_type(pool) and not _of_one_type(before):
         yield Violation(
             id="diversification",
@@ -138,7 +139,7 @@ def _judge_pool(
             detail="Providers reclaim spot capacity by instance type and zone, so nodes of other types stay.",
             fix="list several instance types of the same size, as many as the Pods can use",
         )
-    new = [problem for problem in pool.problems if problem not in was and problem.partition(" ")[0] not in reported]
+    new = [problem for problem in problems if problem not in was and problem.partition(" ")[0] not in reported]
     if pool.is_template and pool.capacity is CapacityType.ON_DEMAND:
         new = [problem for problem in new if not placeholder_in(problem)]
     if new:
@@ -187,7 +188,7 @@ def _without_taint(where: Query, reader: PoolReader, provider: Provider, pool: P
 
 def _unknown_machines(reader: PoolReader, pool: Pool, before: Pool | None) -> Iterator[Violation]:
     """Yield a violation for unlisted instance types, families, and categories, unless the pool had them before."""
-    machines = reader.machines
+    machines = reader.facts.machines
     types = [name for name in machines.unlisted(pool) if before is None or name not in machines.unlisted(before)]
     if types:
         patterns = (*reader.facts.instance_types.gpu.patterns, *reader.facts.instance_types.cpu.patterns)

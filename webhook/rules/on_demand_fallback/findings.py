@@ -75,7 +75,7 @@ class FallbackFindings(msgspec.Struct, frozen=True):
             or f"When {title} reclaims the nodes of this pool, its Pods stay pending unless another pool can run them.",
             f"The policy requires {_WANTED[need.require]}, and the cluster has none.",
         ]
-        machines = change.reader.machines
+        machines = change.reader.facts.machines
         unlisted = machines.unlisted(spot)
         if unlisted:
             detail.append(f"CapacityProvider {spot.provider} doesn't list {', '.join(unlisted)}: counted as GPU.")
@@ -164,8 +164,8 @@ class FallbackFindings(msgspec.Struct, frozen=True):
         if need.require == "standard":
             what = "without GPUs"
         # Otherwise the GPUs are in separate fields, and no example can be generated.
-        elif reader.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
-            unlisted = need.require == "gpu" and reader.machines.unlisted(spot)
+        elif reader.facts.machines.classify(spot.instance_type.split(", ")) is not Gpu.NO:
+            unlisted = need.require == "gpu" and reader.facts.machines.unlisted(spot)
             manifest = on_demand_manifest(
                 reader,
                 name=f"{_stem(spot)}-fallback".lstrip("-"),
