@@ -33,12 +33,12 @@ from webhook.kube.notice import ACTIONS, DIRECTORY, EVICT, FILE, INFORM, NONE, O
 from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning, hint_for
+from webhook.rules.protocol import Concern, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
 from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun, unknown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from webhook.kube.edit import PodEditor
     from webhook.kube.templates import Workload
@@ -54,9 +54,8 @@ _LONGEST: Final = 63  # of a label's value; in a file, it can be longer
 
 
 class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled rule. ``acting`` has the actions by class, without ``none``."""
+    """The compiled rule."""
 
-    acting: Mapping[str, str]
     spec: ReclaimNoticeSpec
     targeting: Targeting
 
@@ -84,7 +83,7 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("action %s: its label", own[:_LONGEST])
             return own
         inherited = (context.view.namespaces.get(subject.pod_namespace) or {}).get(ON_RECLAIM)
-        if inherited is None and not self.acting:
+        if inherited is None and all(action == NONE for action in self.spec.action.values()):
             trace.skip("no action: neither a label nor the policy asks for one")
             return NONE
         target = self.targeting.target(subject, context.view)
@@ -95,7 +94,7 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("action %s: the label of its namespace", inherited)
             return inherited
         name, because = class_of(pod, gpu=target.gpu is True, known=self.spec.action)
-        action = self.acting.get(name, NONE)
+        action = self.spec.action.get(name, NONE)
         trace.say("action %s of class %s: %s", action, name, because)
         return action
 
@@ -221,14 +220,6 @@ def _mount_in_place(container: Container) -> int | None:
     return None
 
 
-def _compile(spec: ReclaimNoticeSpec, facts: Facts) -> ReclaimNotice:
-    return ReclaimNotice(
-        acting={name: action for name, action in spec.action.items() if action != NONE},
-        spec=spec,
-        targeting=Targeting.of_policy(spec, facts),
-    )
-
-
 def _lint(spec: ReclaimNoticeSpec, _workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield a warning for each class with a misspelled name."""
     for name in spec.action:
@@ -248,7 +239,7 @@ KIND: Final = PolicyKind(
         f'.metadata.labels["{ON_RECLAIM}"]',
     ),
     not_exported="it changes Pods",
-    compile=_compile,
+    compile=lambda spec, facts: ReclaimNotice(spec=spec, targeting=Targeting.of_policy(spec, facts)),
     lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,
