@@ -8,12 +8,10 @@ import msgspec
 
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.target import CAPACITY_LABEL, ON_DEMAND, NotTargeting, Target, target_of
-from webhook.model.decision import Violation, warning
-from webhook.policy.errors import did_you_mean
 from webhook.rules.protocol import Concern, Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 
-_LONGEST: Final = 63
-"""Characters of a value that a finding repeats: in a file, a label can be longer."""
 NOT_MUTATED: Final = "Either the mutating webhook was skipped, something undid its change, or the policy only audits."
 """The possible reasons why a planned change of a Pod is missing."""
 
@@ -75,20 +71,6 @@ class Targeting(msgspec.Struct, frozen=True):
             tolerations=Keys(containing=frozenset({""} if self.tolerating else ())),
             in_spot_namespaces=True,
         )
-
-
-def unknown_value(
-    id_: str, label: str, value: str, known: Sequence[str], *, own: bool, effect: str = "The label has no effect."
-) -> Violation:
-    """Return the violation for an unknown value of a label: the Pod's ``own``, or that of its namespace."""
-    shown, whose = value[:_LONGEST], "the label" if own else "the namespace's label"
-    return warning(
-        id=id_,
-        reason=f"{whose} {label} has the unknown value `{shown}`{did_you_mean(shown, known)}",
-        field=f'metadata.labels["{label}"]' if own else "",
-        detail=f"{effect} Known values: {', '.join(known)}.",
-        fix="set one of the known values, or remove the label",
-    )
 
 
 def pod_noun(subject: Subject) -> str:

@@ -32,10 +32,11 @@ from webhook.kube.containers import PlacedContainer, containers
 from webhook.kube.notice import ACTIONS, DIRECTORY, EVICT, FILE, INFORM, NONE, ON_RECLAIM, RECLAIM_AT, VOLUME
 from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod, Volume, VolumeMount
 from webhook.model.decision import Outcome, Violation, warning
+from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
-from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun, unknown_value
+from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -72,7 +73,14 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
         """Yield a violation for an unknown label value, or those of the plan."""
         action, own = self._action(subject, context), ON_RECLAIM in subject.pod.labels
         if action not in ACTIONS:
-            yield unknown_value("unknown-action", ON_RECLAIM, action, ACTIONS, own=own)
+            whose, shown = "the label" if own else "the namespace's label", action[:_LONGEST]
+            yield warning(
+                id="unknown-action",
+                reason=f"{whose} {ON_RECLAIM} has the unknown value `{shown}`{did_you_mean(shown, ACTIONS)}",
+                field=f'metadata.labels["{ON_RECLAIM}"]' if own else "",
+                detail=f"The label has no effect. Known values: {', '.join(ACTIONS)}.",
+                fix="set one of the known values, or remove the label",
+            )
         elif (plan := _plan(subject, action)) is not None:
             yield from plan.violations(subject)
 

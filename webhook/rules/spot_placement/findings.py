@@ -16,7 +16,7 @@ from webhook.documents.yaml_writer import dump_on_one_line
 from webhook.kube.affinity import REQUIRED, Term, Unmet, contradiction, describe, terms_of, unmet_constraint
 from webhook.model.decision import Violation, warning
 from webhook.policy.errors import did_you_mean
-from webhook.rules.targeting import NOT_MUTATED, pod_noun, run_on_demand, unknown_value
+from webhook.rules.targeting import NOT_MUTATED, pod_noun, run_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,9 +76,14 @@ def not_targeting(
     namespace_labels = view.namespaces.get(subject.request.namespace) or {}
     value = namespace_labels.get(CAPACITY_LABEL) if own_label is None else own_label
     if value is not None and value not in CAPACITIES:
-        effect = "The label has no effect: the Pod isn't placed on spot."
-        labelled = own_label is not None
-        yield unknown_value("unknown-capacity", CAPACITY_LABEL, value, CAPACITIES, own=labelled, effect=effect)
+        shown, whose = value[:_LONGEST], "the namespace's label" if own_label is None else "the label"
+        yield warning(
+            id="unknown-capacity",
+            reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
+            field="" if own_label is None else f'metadata.labels["{CAPACITY_LABEL}"]',
+            detail=f"The label has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
+            fix="set one of the known values, or remove the label",
+        )
     if own_label == ON_DEMAND:
         own = own_choice(constraints, supply_of(view, providers))
         if not isinstance(own, NotTargeting):
