@@ -159,8 +159,8 @@ def target_of(
     index, own = index_of(providers), PodConstraints.of(pod)
     if never := _why_untouchable(pod, index):
         return NotTargeting(never, untouchable=True)
-    needs = (need for term in own.terms for need in term.requirements)
-    if key := next((need.key for need in needs if need.key in index.selectors), ""):
+    keys = (need.key for term in own.terms for need in term.requirements)
+    if own.selects and (key := next(filter(index.selectors.__contains__, keys), "")):
         because = f"it selects nodes by {key}, which has its own rules for spot"
         return NotTargeting(because, untouchable=True, chosen=_chosen(own.terms, key, view, providers))
     capacity_label = pod.labels.get(CAPACITY_LABEL)

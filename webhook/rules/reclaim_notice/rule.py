@@ -91,7 +91,7 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
             trace.say("action %s: its label", own[:_LONGEST])
             return own
         inherited = (context.view.namespaces.get(subject.pod_namespace) or {}).get(ON_RECLAIM)
-        if inherited is None and all(action == NONE for action in self.spec.action.values()):
+        if inherited is None and {*self.spec.action.values()} <= {NONE}:
             trace.skip("no action: neither a label nor the policy asks for one")
             return NONE
         target = self.targeting.target(subject, context.view)
