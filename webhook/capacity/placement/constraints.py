@@ -13,7 +13,7 @@ from webhook.kube.containers import quantities_of
 from webhook.kube.references import bound_volumes, claimed_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from webhook.capacity.providers.provider import Provider
     from webhook.capacity.view import ClusterView
@@ -56,6 +56,11 @@ class PodConstraints(msgspec.Struct, frozen=True, eq=False):
         if self.pod.spec.nodeSelector:
             return "spec.nodeSelector"
         return REQUIRED if self.selects else "spec.tolerations"
+
+    def first_key(self, keys: Collection[str]) -> str:
+        """Return the first of these label keys by which the Pod selects nodes, or an empty string."""
+        needs = (need for term in self.terms for need in term.requirements)
+        return next((need.key for need in needs if need.key in keys), "")
 
     def kind(self) -> bytes:
         """Encode the constraints and the requests, so that equal Pods share one answer."""

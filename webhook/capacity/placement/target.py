@@ -159,8 +159,7 @@ def target_of(
     index, own = index_of(providers), PodConstraints.of(pod)
     if never := _why_untouchable(pod, index):
         return NotTargeting(never, untouchable=True)
-    keys = (need.key for term in own.terms for need in term.requirements)
-    if own.selects and (key := next(filter(index.selectors.__contains__, keys), "")):
+    if own.selects and (key := own.first_key(index.selectors)):
         because = f"it selects nodes by {key}, which has its own rules for spot"
         return NotTargeting(because, untouchable=True, chosen=_chosen(own.terms, key, view, providers))
     capacity_label = pod.labels.get(CAPACITY_LABEL)
