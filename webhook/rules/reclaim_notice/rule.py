@@ -71,9 +71,10 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for an unknown label value, or those of the plan."""
-        action, own = self._action(subject, context), ON_RECLAIM in subject.pod.labels
+        action = self._action(subject, context)
         if action not in ACTIONS:
-            whose, shown = "the label" if own else "the namespace's label", action[:_LONGEST]
+            own, shown = ON_RECLAIM in subject.pod.labels, action[:_LONGEST]
+            whose = "the label" if own else "the namespace's label"
             yield warning(
                 id="unknown-action",
                 reason=f"{whose} {ON_RECLAIM} has the unknown value `{shown}`{did_you_mean(shown, ACTIONS)}",
