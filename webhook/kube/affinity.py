@@ -90,7 +90,9 @@ def terms_of(spec: PodSpec) -> tuple[Term, ...]:
 
 def preferences_of(spec: PodSpec) -> tuple[Term, ...]:
     """Return the terms of a Pod's preferred node affinity."""
-    preferred = spec.node_affinity.preferredDuringSchedulingIgnoredDuringExecution or ()
+    if spec.affinity is None or spec.affinity.nodeAffinity is None:
+        return ()
+    preferred = spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution or ()
     return tuple(Term(tuple(weighted.preference.matchExpressions or ())) for weighted in preferred)
 
 
@@ -164,7 +166,9 @@ def describe(requirement: Requirement) -> str:
 
 def required_of(spec: PodSpec) -> NodeSelector | None:
     """Return the required node affinity, or None if there is none."""
-    return spec.node_affinity.requiredDuringSchedulingIgnoredDuringExecution
+    if spec.affinity is None or spec.affinity.nodeAffinity is None:
+        return None
+    return spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str], absent: Collection[str]) -> Tristate:

@@ -120,9 +120,6 @@ class Affinity(msgspec.Struct, omit_defaults=True):
     nodeAffinity: NodeAffinity | None = None
 
 
-_NO_AFFINITY: Final = NodeAffinity()
-
-
 class Sleep(msgspec.Struct, frozen=True):
     """The native ``sleep`` action of a lifecycle handler."""
 
@@ -270,11 +267,6 @@ class PodSpec(msgspec.Struct):
     schedulingGroup: Any = None
     volumes: list[Volume] | None = None
     topologySpreadConstraints: Any = None
-
-    @property
-    def node_affinity(self) -> NodeAffinity:
-        """Return the node affinity, which is empty if there is none."""
-        return (self.affinity and self.affinity.nodeAffinity) or _NO_AFFINITY
 
     @property
     def containers(self) -> list[Container]:

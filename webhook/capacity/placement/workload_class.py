@@ -22,6 +22,8 @@ QUEUE_WORKER: Final = "queue-worker"
 CHECKPOINTING: Final = "checkpointing"
 BATCH: Final = "batch"
 CLASSES: Final = (STATELESS, QUEUE_WORKER, CHECKPOINTING, BATCH)
+REPEATABLE: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
+"""Classes for which a reclaim costs time, but loses no request."""
 
 TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org", "Job.batch.volcano.sh"))
 """Owners, as ``Kind.group`` (globs), whose Pods with GPUs are checkpointing, even if they restart."""

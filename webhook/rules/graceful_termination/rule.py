@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 NATIVE_SLEEP: Final = (1, 30)
 """The first version with ``lifecycle.preStop.sleep`` enabled by default, in the API server and the kubelet."""
 
+_GRACE: Final = "spec.terminationGracePeriodSeconds"
+_GRACE_FIELDS: Final = {"serving.knative.dev/service": "timeoutSeconds"}  # by label; see policies/workloads.yaml
+_LONGEST_WORD: Final = 40
+"""Characters of an unknown word that a finding repeats: an annotation can have 256 KiB."""
+
 
 class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
     """The compiled rule."""
@@ -162,12 +167,6 @@ class GracefulTermination(msgspec.Struct, frozen=True, kw_only=True):
         if is_windows(pod):
             return None, "a Windows Pod has no /bin/sh"
         return exec_sleep(seconds), ""
-
-
-_GRACE: Final = "spec.terminationGracePeriodSeconds"
-_GRACE_FIELDS: Final = {"serving.knative.dev/service": "timeoutSeconds"}  # by label; see policies/workloads.yaml
-_LONGEST_WORD: Final = 40
-"""Characters of an unknown word that a finding repeats: an annotation can have 256 KiB."""
 
 
 class TerminationPlan(msgspec.Struct, frozen=True, kw_only=True):

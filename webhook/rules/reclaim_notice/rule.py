@@ -34,12 +34,12 @@ from webhook.kube.pod import Container, DownwardApi, DownwardFile, FieldRef, Pod
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.policy.errors import did_you_mean
 from webhook.policy.match import PODS_CREATE
-from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning, hint_for
+from webhook.rules.protocol import Concern, Keys, PolicyKind, SpecWarning, hint_for
 from webhook.rules.reclaim_notice.spec import ReclaimNoticeSpec
 from webhook.rules.targeting import NOT_MUTATED, Targeting, pod_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from webhook.kube.edit import PodEditor
     from webhook.kube.templates import Workload
@@ -55,9 +55,8 @@ _LONGEST: Final = 63  # of a label's value; in a file, it can be longer
 
 
 class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
-    """The compiled rule. ``acting`` has the actions by class, without ``none``."""
+    """The compiled rule."""
 
-    acting: Mapping[str, str]
     spec: ReclaimNoticeSpec
     targeting: Targeting
 
@@ -67,45 +66,46 @@ class ReclaimNotice(msgspec.Struct, frozen=True, kw_only=True):
 
     def mutate(self, subject: Subject, editor: PodEditor, context: Context) -> None:
         """Add the volume, its mounts, and the label, as far as they are missing."""
-        if (plan := _plan(subject, self._action(subject, context)[0])) is not None:
+        if (plan := _plan(subject, self._action(subject, context))) is not None:
             plan.apply(editor)
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
         """Yield a violation for an unknown label value, or those of the plan."""
-        action, field = self._action(subject, context)
+        action = self._action(subject, context)
         if action not in ACTIONS:
-            whose, shown = "the label" if field else "the namespace's label", action[:_LONGEST]
+            own, shown = ON_RECLAIM in subject.pod.labels, action[:_LONGEST]
+            whose = "the label" if own else "the namespace's label"
             yield warning(
                 id="unknown-action",
                 reason=f"{whose} {ON_RECLAIM} has the unknown value `{shown}`{did_you_mean(shown, ACTIONS)}",
-                field=field,
+                field=f'metadata.labels["{ON_RECLAIM}"]' if own else "",
                 detail=f"The label has no effect. Known values: {', '.join(ACTIONS)}.",
                 fix="set one of the known values, or remove the label",
             )
         elif (plan := _plan(subject, action)) is not None:
             yield from plan.violations(subject)
 
-    def _action(self, subject: Subject, context: Context) -> tuple[str, str]:
-        """Return the action, or an unknown value of a label, and the field of the Pod's label if that decides."""
+    def _action(self, subject: Subject, context: Context) -> str:
+        """Return the action, or an unknown value of the label of the Pod or its namespace."""
         pod, trace = subject.pod, subject.trace
         if (own := pod.labels.get(ON_RECLAIM)) is not None:
             trace.say("action %s: its label", own[:_LONGEST])
-            return own, f'metadata.labels["{ON_RECLAIM}"]'
+            return own
         inherited = (context.view.namespaces.get(subject.pod_namespace) or {}).get(ON_RECLAIM)
-        if inherited is None and not self.acting:
+        if inherited is None and {*self.spec.action.values()} <= {NONE}:
             trace.skip("no action: neither a label nor the policy asks for one")
-            return NONE, ""
+            return NONE
         target = self.targeting.target(subject, context.view)
         if isinstance(target, NotTargeting) and not target.chosen:
             trace.skip("no action: %s", target.because)
-            return NONE, ""
+            return NONE
         if inherited is not None:
             trace.say("action %s: the label of its namespace", inherited)
-            return inherited, ""
+            return inherited
         name, because = class_of(pod, gpu=target.gpu is True, known=self.spec.action)
-        action = self.acting.get(name, NONE)
+        action = self.spec.action.get(name, NONE)
         trace.say("action %s of class %s: %s", action, name, because)
-        return action, ""
+        return action
 
 
 def _plan(subject: Subject, action: str) -> NoticePlan | None:
@@ -229,14 +229,6 @@ def _mount_in_place(container: Container) -> int | None:
     return None
 
 
-def _compile(spec: ReclaimNoticeSpec, facts: Facts) -> ReclaimNotice:
-    return ReclaimNotice(
-        acting={name: action for name, action in spec.action.items() if action != NONE},
-        spec=spec,
-        targeting=Targeting.of_policy(spec, facts),
-    )
-
-
 def _lint(spec: ReclaimNoticeSpec, _workloads: Collection[Workload]) -> Iterator[SpecWarning]:
     """Yield a warning for each class with a misspelled name."""
     for name in spec.action:
@@ -256,7 +248,7 @@ KIND: Final = PolicyKind(
         f'.metadata.labels["{ON_RECLAIM}"]',
     ),
     not_exported="it changes Pods",
-    compile=_compile,
+    compile=lambda spec, facts: ReclaimNotice(spec=spec, targeting=Targeting.of_policy(spec, facts)),
     lint=_lint,
     rules=lambda _: (PODS_CREATE,),
     template_outcome=Outcome.WARN,

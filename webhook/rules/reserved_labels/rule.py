@@ -64,19 +64,17 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     """The compiled rule.
 
     Attributes:
-        domains: the reserved domains; ``suffixes`` have a leading dot.
+        suffixes: the reserved domains, with a leading dot.
         allowed: plural resource name -> keys that users may set.
         disputed: the allowed keys with a warning: plural resource names, keys, and the warning.
-        hints: misspelled key -> correct key.
         foreign: provider -> the reserved domains that belong only to other providers, each with a leading dot.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
-    domains: tuple[str, ...]
+    spec: ReservedLabelsSpec
     suffixes: tuple[str, ...]
     allowed: Mapping[str, Globs]
     disputed: tuple[tuple[tuple[str, ...], Globs, str], ...]
-    hints: Mapping[str, str]
     providers: Mapping[str, Provider]
     foreign: Mapping[str, tuple[str, ...]]
     readers: Mapping[tuple[str, str], ResourceReader]
@@ -84,7 +82,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
 
     def concern(self, _group: str, _resource: str) -> Concern:
         """Return the reserved keys and the spotgate keys."""
-        domains = frozenset(f"{domain}/" for domain in self.domains)
+        domains = frozenset(f"{domain}/" for domain in self.spec.domains)
         return Concern(labels=Keys(containing=domains | {PREFIX}), annotations=Keys(containing=frozenset({PREFIX})))
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
@@ -137,7 +135,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 )
                 continue
             prefix, _, name = key.partition("/")
-            domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
+            domain = next(domain for domain in self.spec.domains if f".{prefix}".endswith(f".{domain}"))
             remove = f"remove the label, or use your own domain, such as example.com/{name}"
             yield Violation(
                 id="reserved",
@@ -157,7 +155,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         allowed = self.allowed.get(resource)
         if allowed is None or len(key) > HINTED_AT_MOST:
             return ""
-        hint = self.hints.get(key, "")
+        hint = self.spec.hints.get(key, "")
         if hint and allowed.match(hint):
             return hint
         by_name = {pattern.partition("/")[2]: pattern for pattern in allowed.patterns if not is_glob(pattern)}
@@ -214,11 +212,10 @@ def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
     readers = readers_by_resource(facts.providers.values())
     workloads = {(workload.group, workload.resource): workload for workload in facts.workloads}
     return ReservedLabels(
-        domains=spec.domains,
+        spec=spec,
         suffixes=tuple(f".{domain}" for domain in spec.domains),
         allowed=_allowed_keys(spec, facts.workloads),
         disputed=tuple((item.resources, Globs(item.labels), item.warning) for item in spec.allow if item.warning),
-        hints=spec.hints,
         providers=facts.providers,
         foreign=_foreign_domains(spec, facts.providers),
         readers=readers,

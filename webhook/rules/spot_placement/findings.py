@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from webhook.kube.pod import Pod, Requirement, Toleration
     from webhook.rules.subject import Subject
 
-_LABEL: Final = f'metadata.labels["{CAPACITY_LABEL}"]'
 _ANNOTATION: Final = f'metadata.annotations["{NODE_POOL_ANNOTATION}"]'
 _LONGEST: Final = 63
 """Characters of an unknown value that a finding repeats: an annotation may have 256 KiB."""
@@ -81,7 +80,7 @@ def not_targeting(
         yield warning(
             id="unknown-capacity",
             reason=f"{whose} {CAPACITY_LABEL} has the unknown value `{shown}`{did_you_mean(shown, CAPACITIES)}",
-            field="" if own_label is None else _LABEL,
+            field="" if own_label is None else f'metadata.labels["{CAPACITY_LABEL}"]',
             detail=f"The label has no effect: the Pod isn't placed on spot. Known values: {', '.join(CAPACITIES)}.",
             fix="set one of the known values, or remove the label",
         )

@@ -249,9 +249,10 @@ def _missing_selectors(
 
 
 def _prefers(pod: Pod, requirements: tuple[Requirement, ...]) -> bool:
+    affinity = pod.spec.affinity and pod.spec.affinity.nodeAffinity
     return not requirements or any(
         not term.preference.matchFields and set(term.preference.matchExpressions or ()) == set(requirements)
-        for term in pod.spec.node_affinity.preferredDuringSchedulingIgnoredDuringExecution or ()
+        for term in (affinity and affinity.preferredDuringSchedulingIgnoredDuringExecution) or ()
     )
 
 

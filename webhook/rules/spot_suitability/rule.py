@@ -41,13 +41,7 @@ from msgspec.structs import asdict
 from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target
-from webhook.capacity.placement.workload_class import (
-    BATCH,
-    CHECKPOINTING,
-    CLASS_LABEL,
-    QUEUE_WORKER,
-    is_queue_worker,
-)
+from webhook.capacity.placement.workload_class import CLASS_LABEL, REPEATABLE, is_queue_worker
 from webhook.kube.containers import writable_claim
 from webhook.kube.layouts import steps_of
 from webhook.kube.workload import Autoscaler, WorkloadFields
@@ -70,8 +64,6 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
-_DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
-"""Workload classes for which a reclaim costs time, but loses no request."""
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +167,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
         A writable claim counts even if the Pod looks like a queue worker because it declares no port.
         """
-        if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
+        if subject.pod.labels.get(CLASS_LABEL) in REPEATABLE:
             return ""
         if self.spec.stateful.match(subject.request.kind.group_kind):
             return f"it is a {subject.request.kind.kind}"
@@ -202,7 +194,7 @@ def _autoscaler(subject: Subject, context: Context) -> Autoscaler | None:
 def _can_be_repeated(pod: Pod) -> bool:
     """Return whether a reclaim costs the Pod time, but loses no request."""
     named = pod.labels.get(CLASS_LABEL)
-    return named in _DONE_AGAIN if named else is_queue_worker(pod)
+    return named in REPEATABLE if named else is_queue_worker(pod)
 
 
 def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:
