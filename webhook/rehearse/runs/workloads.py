@@ -31,7 +31,6 @@ _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
 for a batch job."""
 
 _HOUR: Final = 3600
-_TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
 _HISTORY_AT_MOST: Final = 1800.0
 
 
@@ -122,7 +121,7 @@ class Workloads:
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
         gpus = sum(requests[name] for name in requested_of(quantities_of(pod.spec), self._gpus))
-        sort = pod.labels.get(CLASS_LABEL) or class_of(pod, gpu=gpus > 0, training_operators=_TRAINING_OPERATORS)[0]
+        sort = pod.labels.get(CLASS_LABEL) or class_of(pod, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))
         return RehearsedPod(
