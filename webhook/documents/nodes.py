@@ -6,12 +6,10 @@ import json
 import re
 from array import array
 from bisect import bisect_right
-from io import StringIO
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-import yaml
+from yaml.cyaml import CParser
 from yaml.events import (
     AliasEvent,
     MappingEndEvent,
@@ -25,6 +23,8 @@ from webhook.documents.values import key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import yaml
 
     from webhook.base.field_paths import FieldPath
 
@@ -70,20 +70,17 @@ class TextTree:
     def __init__(self, source: str) -> None:
         self.nodes: list[TextNode] = []
         self._source = source
-        self._line_starts = array("Q", accumulate(map(len, StringIO(source, newline="\n")), initial=0))
+        self._line_starts = array("Q", (0,))
         self._open: list[TextNode] = []
-        self.is_json = True
-        try:
-            json.loads(source)
-        except ValueError:
-            self.is_json = False
-            self._following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
-            _, _, event = (self._following() for _ in range(3))  # the first two start the stream and the document
-            self._add(event, event)
-        else:
+        self.is_json = _is_json(source)
+        if self.is_json:
             tokens = _TOKEN.finditer(source)
             token = next(tokens)
             self._add_json(token, token, tokens)
+        else:
+            self._following: Callable[[], _Event] = CParser(source).get_event
+            _, _, event = (self._following() for _ in range(3))  # the first two start the stream and the document
+            self._add(event, event)
 
     def find(self, path: FieldPath) -> tuple[int, int]:
         """Return the line and column, from 0, of the key or item at ``path``, or of its deepest existing ancestor."""
@@ -95,6 +92,8 @@ class TextTree:
             if key not in node.entries:
                 break
             node = node.entries[key]
+        while (newline := self._source.find("\n", self._line_starts[-1], node.place)) >= 0:
+            self._line_starts.append(newline + 1)
         line = bisect_right(self._line_starts, node.place) - 1
         return line, node.place - self._line_starts[line]
 
@@ -107,7 +106,7 @@ class TextTree:
         """Parse the next entry of the innermost open collection, without the entries below it, or parse its end."""
         node = self._open[-1]
         first = self._following()
-        if type(first) in {MappingEndEvent, SequenceEndEvent}:
+        if type(first) is MappingEndEvent or type(first) is SequenceEndEvent:
             self._open.pop()
             node.end = first.end_mark.index if node.flow else max(entry.end for entry in node.entries.values())
         elif node.kind is SequenceStartEvent:
@@ -155,6 +154,16 @@ class TextTree:
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]|[^\s"{}\[\]:,]+')
 """A token of valid JSON: a string, a bracket, a number, or a word."""
 _KINDS: Final[dict[str, type[yaml.Event]]] = {"{": MappingStartEvent, "[": SequenceStartEvent}
+
+
+def _is_json(source: str) -> bool:
+    if not source.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(source)
+    except ValueError:
+        return False
+    return True
 
 
 def _key(event: _Event) -> str:

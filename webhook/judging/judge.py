@@ -250,10 +250,10 @@ def defaulted(
     manifest: Manifest, namespace: str, references: Mapping[str, Reference] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the object as the API server sends it to a webhook, with the RuntimeClass of a Pod if it is known."""
-    encoded = _raw(manifest.value)
+    encoded = msgspec.json.encode(manifest.value)
     value: dict[str, Any] = msgspec.json.decode(encoded)
     metadata = value["metadata"] = value.get("metadata") or {}
-    if b"null" in bytes(encoded):  # rare, and faster than searching the value
+    if b"null" in encoded:  # rare, and faster than searching the value
         # Nulls in a custom resource stay, unless its CRD specifies otherwise.
         drop_nulls(value if _is_built_in(manifest) else metadata)
     if namespace:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from webhook.kube.filling import AnyJSON, canonical, fill, fill_at, fill_empty, items_of, mapping, mappings_at
+from webhook.kube.filling import AnyJSON, Defaults, fill, fill_empty, fill_in, items_of, mapping, mappings_at
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.kube.tolerations import NO_EXECUTE
 
@@ -57,6 +57,16 @@ class _Tables(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _TABLES: Final = msgspec.json.decode(Path(__file__).with_name("defaults.json").read_bytes(), type=_Tables)
+
+_POD_SPEC: Final = Defaults.of({"": _TABLES.pod_spec}, _TABLES.quantities["podSpec"])
+_CONTAINER: Final = Defaults.of(_TABLES.container, _TABLES.quantities["container"])
+_VOLUME: Final = Defaults.of(_TABLES.volume_sources | _TABLES.volume_parts, _TABLES.quantities["volume"])
+_VOLUME_SOURCES: Final = Defaults.of(_TABLES.volume_sources)
+_OBJECTS: Final = {
+    kind: Defaults.of(_TABLES.objects.get(kind, {}), _TABLES.quantities.get(kind, ()))
+    for kind in _TABLES.objects | _TABLES.quantities
+}
+_SCALING: Final = Defaults.of({"behavior": _TABLES.scaling_behavior})
 
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "matchLabels"})
 """The maps of strings, where an empty string is a valid value."""
@@ -139,23 +149,22 @@ def default_object(group: str, kind: str, value: AnyJSON) -> None:
         for template in filter(None, mappings_at(value, path)):
             fill(template, {"metadata": {}})
             _default_pod_spec(mapping(template, "spec"))
-    fill_at(value, _TABLES.objects.get(key, {}))
+    if defaults := _OBJECTS.get(key):
+        fill_in(value, defaults)
     if derive := _DERIVED.get(key):
         derive(value)
     for path, field, wanted, members in _TABLES.variants.get(key, ()):
         for target in mappings_at(value, path):
             if target.get(field) == wanted:
                 fill(target, members)
-    canonical(value, _TABLES.quantities.get(key, ()))
 
 
 def _default_pod_spec(spec: AnyJSON) -> None:
     if not spec:
         return
-    fill(spec, _TABLES.pod_spec)
+    fill_in(spec, _POD_SPEC)
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # two names for one field
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    canonical(spec, _TABLES.quantities["podSpec"])
     for volume in items_of(spec, "volumes"):
         _default_volume(volume)
     for field in ("initContainers", "containers", "ephemeralContainers"):
@@ -164,9 +173,8 @@ def _default_pod_spec(spec: AnyJSON) -> None:
 
 
 def _default_container(container: AnyJSON) -> None:
-    fill_at(container, _TABLES.container)
+    fill_in(container, _CONTAINER)
     fill(container, {"imagePullPolicy": _pull_policy(container.get("image"))})
-    canonical(container, _TABLES.quantities["container"])
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe := mapping(container, name):
             fill_empty(probe, _TABLES.probe)
@@ -175,11 +183,9 @@ def _default_container(container: AnyJSON) -> None:
 def _default_volume(volume: AnyJSON) -> None:
     if all(source is None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
-    fill_at(volume, _TABLES.volume_sources)
-    fill_at(volume, _TABLES.volume_parts)
+    fill_in(volume, _VOLUME)
     if image := mapping(volume, "image"):
         fill(image, {"pullPolicy": _pull_policy(image.get("reference"))})
-    canonical(volume, _TABLES.quantities["volume"])
 
 
 def _pull_policy(image: AnyJSON) -> str:
@@ -192,7 +198,7 @@ def _derive_autoscaler(autoscaler: AnyJSON) -> None:
     spec = mapping(autoscaler, "spec")
     if autoscaler.get("apiVersion") != "autoscaling/v1":
         fill_empty(spec, {"metrics": [_TABLES.cpu_metric]})
-        fill_at(spec, {"behavior": _TABLES.scaling_behavior})
+        fill_in(spec, _SCALING)
     elif _METRICS not in mapping(autoscaler, "metadata", "annotations"):
         fill(spec, {"targetCPUUtilizationPercentage": 80})
 
@@ -256,7 +262,7 @@ def _derive_service(service: AnyJSON) -> None:
 
 
 def _derive_volume(volume: AnyJSON) -> None:
-    fill_at(mapping(volume, "spec"), _TABLES.volume_sources)
+    fill_in(mapping(volume, "spec"), _VOLUME_SOURCES)
 
 
 LABELLED_BY_TEMPLATE: Final = frozenset({"Job", "ReplicationController"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from webhook.kube.quantity import canonical_quantity
 
 if TYPE_CHECKING:
@@ -14,13 +16,52 @@ AnyJSON: TypeAlias = Any
 """An unvalidated value from a manifest."""
 
 
-def canonical(value: AnyJSON, paths: Iterable[str]) -> None:
-    """Convert the quantities at these paths to their canonical form. ``limits.*`` selects all members of ``limits``."""
-    for path in paths:
-        holder, _, field = path.rpartition(".")
-        for quantities in mappings_at(value, holder):
-            for name in quantities if field == "*" else quantities.keys() & {field}:
-                quantities[name] = canonical_quantity(quantities[name])
+class Defaults(msgspec.Struct):
+    """The defaults of a mapping, and of the mappings below it.
+
+    Attributes:
+        members: the members to set, as in `fill`.
+        quantities: the members with quantities; ``*`` for all members.
+        parts: the defaults of each member, and whether it is a list, whose items have them.
+    """
+
+    members: Mapping[str, AnyJSON] = {}
+    quantities: list[str] = []
+    parts: dict[str, tuple[bool, Defaults]] = {}
+
+    @classmethod
+    def of(cls, members: Mapping[str, Mapping[str, AnyJSON]], quantities: Iterable[str] = ()) -> Defaults:
+        """Build the defaults from the members by path, and the paths of quantities. See `mappings_at`."""
+        defaults = cls()
+        for path, at in members.items():
+            defaults._at(path).members = at
+        for path in quantities:
+            holder, _, field = path.rpartition(".")
+            defaults._at(holder).quantities.append(field)
+        return defaults
+
+    def _at(self, path: str) -> Defaults:
+        defaults = self
+        for field, is_list in _steps(path):
+            defaults = defaults.parts.setdefault(field, (is_list, Defaults()))[1]
+        return defaults
+
+
+def fill_in(value: AnyJSON, defaults: Defaults) -> None:
+    """Fill in a mapping and the mappings below it, and convert the quantities to their canonical form."""
+    if defaults.members:
+        fill(value, defaults.members)
+    for field in defaults.quantities:
+        for name in value if field == "*" else value.keys() & {field}:
+            value[name] = canonical_quantity(value[name])
+    for field, (is_list, part) in defaults.parts.items():
+        below = value.get(field)
+        if isinstance(below, list) and is_list:
+            for item in below:
+                if isinstance(item, dict):
+                    fill_in(item, part)
+        elif isinstance(below, dict) and not is_list:
+            fill_in(below, part)
 
 
 def fill(target: AnyJSON, defaults: Mapping[str, AnyJSON]) -> None:
@@ -37,13 +78,6 @@ def fill(target: AnyJSON, defaults: Mapping[str, AnyJSON]) -> None:
 def fill_empty(target: AnyJSON, defaults: Mapping[str, AnyJSON]) -> None:
     """Set members that are missing, zero, or empty."""
     target.update({key: default for key, default in defaults.items() if not target.get(key)})
-
-
-def fill_at(value: AnyJSON, defaults: Mapping[str, Mapping[str, AnyJSON]]) -> None:
-    """Fill in the mappings at these paths, if there are any."""
-    for path, members in defaults.items():
-        for target in mappings_at(value, path):
-            fill(target, members)
 
 
 def mapping(value: AnyJSON, *path: str) -> AnyJSON:
