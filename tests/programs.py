@@ -24,16 +24,16 @@ VERSION = f"v{os.environ.get('KUBERNETES', '').removeprefix('v') or KUBERNETES.v
 TIMEOUT_SECONDS = 120
 _BUILT = frozenset({"actionlint", "binaries", "gojq", "helm", "kustomize"})
 _TESTS = Path(__file__).parent
-_FOLDERS = tuple(_TESTS / name for name in ("controlplane", "rehearse"))
-_WITH_PROGRAMS = tuple(_TESTS / name for name in ("cli/judging", "cli/output", "integrations", "manifests"))
+_FOLDERS = ("controlplane", "rehearse")
+_WITH_PROGRAMS = ("cli/judging", "cli/output", "integrations", "manifests")
 """The other folders with tests that `make test-cluster` runs."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Read only the folders with such tests for `-m cluster`: each worker would take seconds for all others."""
-    folders = (*_FOLDERS, *_WITH_PROGRAMS)
     if config.option.markexpr != "cluster" or _TESTS not in collection_path.parents:
         return None
+    folders = [_TESTS / name for name in (*_FOLDERS, *_WITH_PROGRAMS)]
     if any(folder.is_relative_to(collection_path) or collection_path.is_relative_to(folder) for folder in folders):
         return None
     return True
@@ -46,10 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         built = not _BUILT.isdisjoint(getattr(item, "fixturenames", ()))
         if built:
             item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS, func_only=True))
-        if built or any(folder in item.path.parents for folder in _FOLDERS):
+        if built or _is_below(item, _FOLDERS):
             item.add_marker(pytest.mark.cluster)
-        if item.get_closest_marker("cluster") and not any(map(item.path.is_relative_to, (*_FOLDERS, *_WITH_PROGRAMS))):
+        if item.get_closest_marker("cluster") and not _is_below(item, (*_FOLDERS, *_WITH_PROGRAMS)):
             raise pytest.UsageError(f"{item.nodeid} needs a program: add its folder to _WITH_PROGRAMS in {__file__}")
+
+
+def _is_below(item: pytest.Item, folders: tuple[str, ...]) -> bool:
+    return item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in folders))
 
 
 def since(minor: tuple[int, int], what: str) -> pytest.MarkDecorator:

@@ -83,7 +83,6 @@ def shaped(reader: PoolReader) -> st.SearchStrategy[dict[str, Any]]:
 
 # Built once: drawing from strategies is fast, building them is slow.
 ANYTHING = {reader.kind + reader.group: objects_for(reader) | shaped(reader) for reader in READERS}
-SHAPED = {reader.kind + reader.group: shaped(reader) for reader in READERS}
 SIZED = {sizer.pool_kind: objects_for(sizer) for sizer in SIZERS}
 
 HUGE = 10**5000  # more digits than Python converts to a string
@@ -92,10 +91,13 @@ each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{r
 
 
 @each_reader
-@settings(max_examples=10)  # for each of many readers
+@settings(max_examples=15)  # for each of many readers
 @given(data=st.data())
-def test_reading_never_raises_and_returns_the_declared_types(reader: PoolReader, data: st.DataObject) -> None:
-    pool = reader.read(data.draw(ANYTHING[reader.kind + reader.group]))
+def test_a_pool_has_the_declared_types_and_a_reason_for_an_unknown_capacity_or_gpu(
+    reader: PoolReader, data: st.DataObject
+) -> None:
+    value = data.draw(ANYTHING[reader.kind + reader.group])
+    pool = reader.read(value)
     texts = (pool.name, pool.namespace, pool.instance_type, pool.gpu_type, pool.blocked, pool.cluster, pool.unusable)
     assert all(isinstance(text, str) for text in (*texts, *pool.problems, *pool.zones))
     assert all(isinstance(part, str) for pair in pool.labels.items() for part in pair)
@@ -104,14 +106,6 @@ def test_reading_never_raises_and_returns_the_declared_types(reader: PoolReader,
     assert (pool.grace_seconds is None) is (pool.safety_margin_seconds is None)
     assert all(len(problem) < 400 for problem in pool.problems)
     assert hash(pool.identity) is not None
-
-
-@each_reader
-@settings(max_examples=10)
-@given(data=st.data())
-def test_an_unknown_capacity_or_gpu_has_a_reason(reader: PoolReader, data: st.DataObject) -> None:
-    value = data.draw(SHAPED[reader.kind + reader.group])
-    pool = reader.read(value)
     if pool.problems or pool.blocked:
         return
     assert pool.capacity is not CapacityType.UNKNOWN

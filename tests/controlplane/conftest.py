@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.controlplane.harness.api import NODE_POOLS, Api
-from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, Cluster, start_cluster
 from tests.controlplane.harness.populate import POOLS, populate, start_bare_cluster
 from tests.controlplane.harness.webhook import Webhook, install_webhook
 from tests.controlplane.scheduling import rank_of
@@ -48,7 +48,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def cluster(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """Yield the control plane that a worker's tests share, with the node pools and Nodes of a small CKS cluster."""
-    with start_cluster(binaries) as running:
+    with start_cluster(binaries, UNFAIR) as running:
         populate(running.kubectl)
         yield running
 

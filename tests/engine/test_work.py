@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.builders import BUNDLE, review
 from tests.engine.test_budgets import MANY, keys
@@ -172,12 +170,8 @@ GROWING = [
 
 
 @pytest.mark.parametrize(("resource", "most", "made"), GROWING)
-@given(share=st.floats(0.3, 0.5))
-@settings(max_examples=3)
-def test_doubling_a_field_at_most_doubles_the_work(
-    resource: str, most: int, made: Callable[[int], JSON], share: float
-) -> None:
-    count = int(most * share)
+def test_doubling_a_field_at_most_doubles_the_work(resource: str, most: int, made: Callable[[int], JSON]) -> None:
+    count = most // 2  # work that grows faster than its field does so most at the bound
     answer(review(made(count), resource))  # compile and import once
     once, twice = steps(review(made(count), resource)), steps(review(made(2 * count), resource))
     assert twice <= 2.2 * once, f"{count}: {once} steps, {2 * count}: {twice}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.builders import deployment
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, start_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ def capped() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def live(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """Yield a cluster with a pool for tests to lose, and two Karpenter spot pools for the nightly run."""
-    with start_cluster(binaries) as cluster:
+    with start_cluster(binaries, UNFAIR) as cluster:
         cluster.kubectl.apply(
             *(node("spot-0", "spot"), node("on-demand-0", "on-demand")),
             *(spot_node("a-0", "spot-a"), spot_node("b-0", "spot-b")),

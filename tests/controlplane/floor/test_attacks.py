@@ -26,11 +26,11 @@ def test_a_tenant_who_always_changes_gated_pods_and_their_floors_stops_nobody(
     running.stop()
     with api.namespace("hostile") as hostile:
         deployments = f"/apis/apps/v1/namespaces/{hostile}/deployments"
-        api.create(deployments, floored("hostile", 4, "1"))
-        api.wait(lambda: len(api.get(pods_in(hostile))["items"]) == 4, "the hostile Pods exist")
+        api.create(deployments, floored("hostile", 2, "1"))
+        api.wait(lambda: len(api.get(pods_in(hostile))["items"]) == 2, "the hostile Pods exist")
         pods = [f"{pods_in(hostile)}/{pod['metadata']['name']}" for pod in api.get(pods_in(hostile))["items"]]
         assert all("schedulingGates" in api.get(pod)["spec"] for pod in pods)
-        with patching(webhook.cluster, pods[:2], NUMBER), patching(webhook.cluster, pods[2:], FLOOR):
+        with patching(webhook.cluster, pods[:1], NUMBER), patching(webhook.cluster, pods[1:], FLOOR):
             running.start()
             running.wait_for_leader()
             webhook.wait(lambda: gates(webhook, floored("web", 1, "1")), "the webhook gates Pods")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, start_cluster
 from tests.programs import VERSION
 from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, START_SECONDS, ControlPlaneError
 
@@ -55,7 +55,7 @@ def populate(kubectl: Kubectl, state: Path = POOLS) -> None:
 @contextlib.contextmanager
 def start_bare_cluster(binaries: Mapping[str, Path]) -> Iterator[Cluster]:
     """Start only an etcd and an API server, with the CRD of CKS node pools and spotgate's namespace."""
-    with start_cluster(binaries, controllers=False) as running:
+    with start_cluster(binaries, UNFAIR, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS / 'coreweave.yaml'}")
         wait_for_crds(running.kubectl)
         running.kubectl("create", "namespace", "spotgate-system")

@@ -15,7 +15,7 @@ import yaml
 from tests.builders import labeled, pod
 from tests.cli.replay import test_replay as recorded_reviews
 from tests.controlplane.harness.checking import check
-from tests.controlplane.harness.cluster import Cluster, start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, Cluster, start_cluster
 from tests.controlplane.harness.kubectl import as_list
 from tests.controlplane.harness.live import admin
 from tests.controlplane.harness.pages import ROOT, Terminal, commands, sections
@@ -70,7 +70,7 @@ OLD_LAYOUT: Final = """
 @pytest.fixture(scope="module")
 def empty(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """Yield a cluster with node pools but no Nodes."""
-    with start_cluster(binaries) as running:
+    with start_cluster(binaries, UNFAIR) as running:
         running.kubectl("apply", f"--filename={CRDS}")
         wait_for_crds(running.kubectl)
         running.kubectl("apply", f"--filename={POOLS}")

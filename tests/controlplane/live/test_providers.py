@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, start_cluster
 from tests.controlplane.harness.live import admin, following, until
 from tests.controlplane.harness.populate import CRDS, wait_for_crds
 from webhook.engine.bundle import load_bundle
@@ -42,7 +42,7 @@ def node_pools() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def every_kind(binaries: dict[str, Path]) -> Iterator[Cluster]:
     """Yield an API server with the CRDs of every kind of node pool."""
-    with start_cluster(binaries, controllers=False) as running:
+    with start_cluster(binaries, UNFAIR, controllers=False) as running:
         running.kubectl("apply", f"--filename={CRDS}")
         wait_for_crds(running.kubectl)
         running.kubectl("create", "namespace", "fleet")

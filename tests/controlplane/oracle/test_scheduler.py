@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.controlplane.harness.cluster import start_cluster
+from tests.controlplane.harness.cluster import UNFAIR, start_cluster
 from tests.controlplane.harness.populate import NODE_INFO
 from tests.placement_oracle.admission import admit
 from tests.placement_oracle.cases import CLUSTERS, cluster_at, pods_at
@@ -179,7 +179,7 @@ def placements() -> list[Placement]:
 
 @pytest.fixture(scope="module")
 def bound(binaries: dict[str, Path], placements: list[Placement]) -> dict[str, bool]:
-    with start_cluster(binaries, controllers=False) as cluster:
+    with start_cluster(binaries, UNFAIR, controllers=False) as cluster:
         return _schedule(cluster, placements)
 
 
