@@ -12,8 +12,7 @@ from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from yaml import MarkedYAMLError
-from yaml.cyaml import CParser
+import yaml
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -31,8 +30,6 @@ from webhook.documents.values import Scalar, as_json, key_text, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from functools import _lru_cache_wrapper
-
-    import yaml
 
 _T = TypeVar("_T")
 _Event: TypeAlias = Any  # PyYAML's stubs type every mark as optional, but the events of a parser always have marks
@@ -78,7 +75,7 @@ class YAMLReader:
         self._text = text
         self._file = file
         self._limits = limits
-        self._next: Callable[[], _Event] = CParser(text).get_event
+        self._next: Callable[[], _Event] = yaml.CSafeLoader(text).get_event
         self._anchors: dict[str, Any] = {}
         self._nodes = 0
         self._aliased = 0
@@ -99,7 +96,7 @@ class YAMLReader:
                 value = self._value(event, 0)
                 self._count(1, event.start_mark)
                 yield begin, self._next().start_mark.index, value
-        except MarkedYAMLError as error:
+        except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark  # only PyYAML's composer leaves it None
             raise self._bad_syntax(mark, f"{error.problem} {error.context or ''}".rstrip()) from None
         except ReaderError as error:
@@ -156,7 +153,7 @@ class YAMLReader:
 
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         members: dict[str, JSONValue] = {}
-        places: dict[str, _Event] = {}  # without merged keys
+        places: dict[str, Any] = {}  # without merged keys
         following, value_of, scalar = self._next, self._value, self._scalar
         while type(event := following()) is not MappingEndEvent:
             if type(event) is not ScalarEvent:
@@ -167,10 +164,10 @@ class YAMLReader:
             else:
                 key = scalar(event, _plain_key, "quote it")
             if key in places:
-                first, _ = line_and_column(self._text, places[key].start_mark.index)
+                first, _ = line_and_column(self._text, places[key].index)
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
                 raise self._error(event.start_mark, problem, "keep one of the two")
-            places[key] = event
+            places[key] = event.start_mark
             members[key] = value_of(following(), depth)
         self._count(len(places), start.start_mark)
         return members
