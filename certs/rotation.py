@@ -111,7 +111,8 @@ def trusting(bundle: bytes, authorities: Sequence[KeyPair], *, now: datetime) ->
     """Return the caBundle if it contains these CAs; else add them, and remove expired or unreadable certificates."""
     trusted = _certificates(bundle)
     if missing := {_certificate(authority) for authority in authorities} - set(trusted):
-        return _pem([*(certificate for certificate in trusted if certificate.not_valid_after_utc > now), *missing])
+        kept = [certificate for certificate in trusted if certificate.not_valid_after_utc > now]
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in [*kept, *missing])
     return bundle
 
 
@@ -145,7 +146,3 @@ def _certificates(bundle: bytes) -> list[x509.Certificate]:
         return x509.load_pem_x509_certificates(bundle)
     except ValueError:
         return []
-
-
-def _pem(certificates: Sequence[x509.Certificate]) -> bytes:
-    return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)

@@ -60,13 +60,15 @@ async def measure(
     """Run the faults one after another, under load. Return the outcomes of the writes during each fault."""
     service, load = Service(directory, flags, hasty=short), Load(cluster, _SHORT_RATE if short else _RATE)
     kubeconfig = directory / next(flag for flag in flags if flag.startswith("--kubeconfig=")).partition("=")[2]
-    api_server = CuttableApiServer(int(cluster.url.rpartition(":")[2]))
+    api_server = CuttableApiServer(int(cluster.credentials.url.rpartition(":")[2]))
     scene = Scene(cluster, service, load, directory, kubeconfig, api_server)
     tallies: dict[str, Tally] = {}
     log = cluster.processes["kube-apiserver"].log
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(api_server.running())
-        kubeconfig.write_text(kubeconfig.read_text().replace(cluster.url, f"https://127.0.0.1:{api_server.port}"))
+        kubeconfig.write_text(
+            kubeconfig.read_text().replace(cluster.credentials.url, f"https://127.0.0.1:{api_server.port}")
+        )
         await stack.enter_async_context(service.running())
         timeout = _SHORT_TIMEOUT if short else None
         apply = partial(apply_configurations, component=component, timeout_seconds=timeout)

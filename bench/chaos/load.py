@@ -125,7 +125,7 @@ class Load:
 
     def __init__(self, cluster: Cluster, rate: int) -> None:
         self.tally, self._rate = Tally(), rate
-        self._url = cluster.url
+        self._url = cluster.credentials.url
         self._tls = ssl.create_default_context(cafile=str(cluster.credentials.authority))
         self._headers = {
             "Authorization": f"Bearer {cluster.credentials.tokens['admin']}",

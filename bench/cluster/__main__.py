@@ -75,7 +75,7 @@ def measure(cluster: Cluster, contenders: list[Contender], *, rounds: int, share
     kinds = {(contender.plain, contender.user) for contender in contenders}
     creates_of = {
         (is_plain, user): Creates.build(
-            int(cluster.url.rpartition(":")[2]),
+            int(cluster.credentials.url.rpartition(":")[2]),
             cluster.credentials.authority,
             path=f"/api/v1/namespaces/{samples.NAMESPACE}/pods",
             token=cluster.credentials.tokens["admin"],

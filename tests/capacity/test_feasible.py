@@ -31,7 +31,7 @@ from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.view import ClusterView
-from webhook.cluster.view import node_facts, view_of_nodes, with_pools
+from webhook.cluster.view import node_facts, with_nodes
 from webhook.kube.affinity import describe, terms_of
 from webhook.kube.pod_decoding import decode_pod
 
@@ -280,8 +280,8 @@ def test_unseen_spot_nodes_count_next_to_declared_spot_pools_if_a_spot_node_of_t
 def test_only_a_spot_label_makes_a_node_count_as_spot() -> None:
     system = {"eks.amazonaws.com/nodegroup": "system", EKS_SPOT: "ON_DEMAND"}
     spot = {GKE_SPOT: "true"}
-    nodes = view_of_nodes(node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
-    view = with_pools(nodes, (AMD64,))
+    nodes = (node_facts(labels, Node(), ALL.values()) for labels in (system, spot, {}))
+    view = with_nodes(ClusterView(pools=(AMD64,)), nodes)
     assert view.providers == {"eks", "gke", "karpenter"}
     assert view.spot_providers == {"gke"}
     assert landing(asking(), view=view) == ["", "amd64", "gke"]  # the first is GKE's Node, without a pool's name

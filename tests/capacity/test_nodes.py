@@ -17,16 +17,16 @@ from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.view import ClusterView
 from webhook.cluster.resources import all_nodes
 from webhook.cluster.source import metadata_of
-from webhook.cluster.view import NodeFacts, NodeTally, node_facts, view_of_nodes, with_pools
+from webhook.cluster.view import NodeFacts, NodeTally, node_facts, with_nodes
 from webhook.inputs.state import FileState, StateErrors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from webhook.capacity.providers.pool import Pool
-    from webhook.capacity.view import ClusterView
 
 EKS_POOL, EKS_SPOT = "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/capacityType"
 ZONE, ARCH, OS = "topology.kubernetes.io/zone", "kubernetes.io/arch", "kubernetes.io/os"
@@ -56,14 +56,15 @@ def node(name: str, pool: str, *taints: str, spot: bool = True, zone: str = "a",
     }
 
 
+def view(*nodes: JSON, pools: tuple[Pool, ...] | None = ()) -> ClusterView:
+    """Return the view of the pools and the Nodes, decoded like answers of the API server."""
+    read, encoded = all_nodes(ALL.values()).read, map(msgspec.Raw, map(msgspec.json.encode, nodes))
+    return with_nodes(ClusterView(pools=pools), (read(metadata_of(raw), raw) for raw in encoded))
+
+
 def summary(*nodes: JSON) -> ClusterView:
-    """Return the view of the Nodes, decoded like answers of the API server."""
-    read = all_nodes(ALL.values()).read
-    return view_of_nodes(read(metadata_of(raw), raw) for raw in map(msgspec.Raw, map(msgspec.json.encode, nodes)))
-
-
-def view(*nodes: JSON, pools: tuple[Pool, ...] = ()) -> ClusterView:
-    return with_pools(summary(*nodes), pools)
+    """Return the view of the Nodes."""
+    return view(*nodes, pools=None)
 
 
 NODES = (
@@ -104,7 +105,7 @@ def test_a_group_has_the_properties_that_all_of_its_nodes_share() -> None:
     ],
 )
 def test_the_labels_of_a_node_tell_its_capacity(labels: dict[str, str], capacity: CapacityType) -> None:
-    (group,) = view_of_nodes([node_facts(labels, Node(), ALL.values())]).node_groups
+    (group,) = with_nodes(ClusterView(), [node_facts(labels, Node(), ALL.values())]).node_groups
     assert group.capacity is capacity
 
 
@@ -323,8 +324,8 @@ def test_incremental_changes_of_Nodes_give_the_same_view_as_reading_all_of_them(
         if after is not None:
             there[number] = after
         if is_viewed:
-            tally.view()
-    assert tally.view() == view_of_nodes(there.values())
+            tally.added_to(ClusterView())
+    assert tally.added_to(ClusterView()) == with_nodes(ClusterView(), there.values())
 
 
 def test_node_groups_stay_the_same_tuple_if_Node_changes_do_not_affect_them() -> None:
@@ -332,8 +333,8 @@ def test_node_groups_stay_the_same_tuple_if_Node_changes_do_not_affect_them() ->
     tally = NodeTally()
     for facts in SOME:
         tally.replace(None, facts)
-    before = tally.view().node_groups
+    before = tally.added_to(ClusterView()).node_groups
     tally.replace(None, SOME[1])
-    assert tally.view().node_groups is before
+    assert tally.added_to(ClusterView()).node_groups is before
     tally.replace(SOME[1], None)
-    assert tally.view().node_groups is before
+    assert tally.added_to(ClusterView()).node_groups is before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +18,8 @@ from tests.rules.placement import pod_of as rule_pod
 from webhook.capacity.placement.target import NotTargeting, Target, target_of
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.pool import CapacityType, Pool, Taint
-from webhook.cluster.view import NodeFacts, NodeTally, node_facts, view_of_nodes, with_pools
-
-if TYPE_CHECKING:
-    from webhook.capacity.view import ClusterView
+from webhook.capacity.view import ClusterView
+from webhook.cluster.view import NodeFacts, NodeTally, node_facts, with_nodes
 
 CKS = "compute.coreweave.com/node-pool"
 TYPE = "node.coreweave.cloud/type"
@@ -36,7 +34,7 @@ def view(*nodes: dict[str, str], pools: tuple[Pool, ...] = ()) -> ClusterView:
         node_facts({HOST: f"host-{number}", **labels}, Node(), ALL.values(), f"n{number}")
         for number, labels in enumerate(nodes)
     )
-    return with_pools(view_of_nodes(facts), pools)
+    return with_nodes(ClusterView(pools=pools), facts)
 
 
 A, B = (cks_pool(name, instance_type="x1-gp", labels=labels) for name, labels in (("a", {}), ("b", {"team": "b"})))
@@ -92,7 +90,7 @@ MARKED, TEAMS_ONLY = "lifecycle=spot:NoSchedule", "team=x:NoSchedule"
 def test_a_taint_that_all_nodes_of_a_declared_pool_have_counts_as_the_pools(
     taints: list[list[str]], tolerated: list[str] | None
 ) -> None:
-    nodes = with_pools(view_of_nodes(tainted({CKS: "a"}, *written) for written in taints), (A,))
+    nodes = with_nodes(ClusterView(pools=(A,)), (tainted({CKS: "a"}, *written) for written in taints))
     targeting = target_of(pod_of(labels=SPOT), {}, nodes, ALL)
     assert isinstance(targeting, Target)
     assert [pool.name for pool in targeting.pools or ()] == ([] if tolerated is None else ["a"])
@@ -102,7 +100,7 @@ def test_a_taint_that_all_nodes_of_a_declared_pool_have_counts_as_the_pools(
 
 
 def test_karpenter_declares_all_taints_of_its_nodes() -> None:
-    nodes = with_pools(view_of_nodes([tainted({POOL: "plain", CAPACITY: "spot"}, TEAMS_ONLY)]), (PLAIN,))
+    nodes = with_nodes(ClusterView(pools=(PLAIN,)), [tainted({POOL: "plain", CAPACITY: "spot"}, TEAMS_ONLY)])
     assert landing(pod_of(labels=SPOT), view=nodes) == ["plain"]
 
 
@@ -187,7 +185,7 @@ def test_an_on_demand_node_of_a_mixed_pool_is_not_spot() -> None:
 
 
 def test_naming_a_spot_node_does_not_target_spot() -> None:
-    # The API server doesn't send these Pods to the webhook: see `neutral_keys` in webhook.registration.conditions.
+    # The API server doesn't send these Pods to the webhook: see `neutral_keys` in webhook.registration.object_conditions.
     assert isinstance(target_of(pod_of(selector={HOST: "n0"}), {}, OF_TWO, ALL), NotTargeting)
 
 
@@ -330,4 +328,4 @@ def test_moved_and_deleted_nodes_give_the_same_view_as_reading_all_nodes(changes
         tally.replace(there.pop(number, None), after)
         if after is not None:
             there[number] = after
-    assert tally.view() == view_of_nodes(there.values())
+    assert tally.added_to(ClusterView()) == with_nodes(ClusterView(), there.values())

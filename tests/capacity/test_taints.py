@@ -12,6 +12,7 @@ from tests.capacity.requiring import ALL, ARCH, asking, landing, target
 from tests.rules.placement import SPOT
 from webhook.capacity.placement.target import Target, target_of
 from webhook.capacity.providers.pool import CapacityType, Gpu
+from webhook.capacity.providers.requirements import NO_REQUIREMENTS
 from webhook.engine.bundle import load_bundle
 from webhook.kube.pod_decoding import decode_pod
 
@@ -268,7 +269,7 @@ def test_taints_that_GKE_adds_to_a_pool_count_as_its_taints(machine: str, pod: P
     ],
 )
 def test_the_architecture_of_instance_types(provider: str, types: tuple[str, ...], architecture: str) -> None:
-    assert ALL[provider].machines.architecture(types, None) == architecture
+    assert ALL[provider].machines.architecture(types, NO_REQUIREMENTS) == architecture
 
 
 POLICY = """

@@ -21,7 +21,7 @@ from webhook.model.decision import NO_TRACE
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
-from webhook.rules.validation.values import values_of
+from webhook.rules.validation.rule import values_of
 
 if TYPE_CHECKING:
     from webhook.cel.library import Values

@@ -33,7 +33,9 @@ class Api:
 
 async def read(api: Api, *, renew: bool) -> list[int]:
     return [
-        msgspec.json.decode(raw) async for page in pages(api.fetch, "/api/v1/pods", renew=renew) for raw in page.items
+        msgspec.json.decode(raw)
+        async for page in pages(api.fetch, "/api/v1/pods", renew=renew)
+        for raw in page.items or ()
     ]
 
 
@@ -78,7 +80,7 @@ async def test_pages_of_large_objects_have_fewer_objects(size: int) -> None:
         token = str(end) if end < len(stored) else ""
         return msgspec.json.encode({"metadata": {"continue": token}, "items": stored[start:end]})
 
-    read = [msgspec.json.decode(raw) async for page in pages(fetch, "/api/v1/pods") for raw in page.items]
+    read = [msgspec.json.decode(raw) async for page in pages(fetch, "/api/v1/pods") for raw in page.items or ()]
     assert read == stored
     assert max(limits) > min(size, PAGE) / 4  # it grows again
 

@@ -17,7 +17,6 @@ from webhook.controller import work_queue
 from webhook.controller.notice import informer as module
 from webhook.controller.notice import objects
 from webhook.controller.notice.informer import Informer, rfc_3339
-from webhook.controller.notice.metrics import NoticeMetrics
 from webhook.controller.notice.objects import NotifiedNode
 from webhook.engine.bundle import load_bundle
 from webhook.kube.notice import RECLAIM_AT
@@ -52,10 +51,10 @@ class Server:
         self.errors = list(errors)
         self.node = node or {"metadata": {"name": "a", "uid": "1"}}
         self.writes: list[tuple[str, JSON]] = []
-        registry = CollectorRegistry()
-        self.metrics = NoticeMetrics(registry, lambda: True)
-        self.registry = registry
-        self.informer = Informer(cast("Api", self), load_bundle().providers.values(), self.metrics)
+        self.registry = CollectorRegistry()
+        self.leads = True
+        providers = load_bundle().providers.values()
+        self.informer = Informer(cast("Api", self), providers, self.registry, lambda: self.leads)
         self.pods: dict[str, NotifiedPod] = {}
 
     def show(self, pod: NotifiedPod) -> None:
@@ -82,11 +81,11 @@ class Server:
             told = REMOVAL if body["metadata"]["annotations"][RECLAIM_AT] else None
             self.show(replace(pod, version=f"{pod.version}1", told=told, annotated=told is not None))
 
-    def lead(self, count: int, *, leads: bool = True) -> list[tuple[str, JSON]]:
+    def lead(self, count: int) -> list[tuple[str, JSON]]:
         """Lead until the server has got this many writes, and a moment longer. Return the writes."""
 
         async def run() -> None:
-            leading = asyncio.create_task(self.informer.lead(lambda: leads))
+            leading = asyncio.create_task(self.informer.lead())
             async with asyncio.timeout(20):
                 while len(self.writes) < count:  # noqa: ASYNC110 - the server is called, not awaited
                     await asyncio.sleep(0.01)
@@ -175,4 +174,5 @@ def test_nothing_is_written_while_the_process_does_not_lead() -> None:
     server = Server()
     server.show(POD)
     server.informer.take_node(None, NODE)
-    assert server.lead(0, leads=False) == []
+    server.leads = False
+    assert server.lead(0) == []

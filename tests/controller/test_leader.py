@@ -16,7 +16,6 @@ from webhook.capacity.placement.floor import FLOOR_ANNOTATION, FLOOR_GATE
 from webhook.cluster.api import Api, ApiError
 from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
-from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.pods import FloorPod, read_pod
 from webhook.engine.bundle import SHIPPED, load_bundle
 from webhook.runtime.log import configure_logging
@@ -55,6 +54,8 @@ def manifest(name: str = "web", **metadata: Any) -> JSON:
             "name": name,
             "namespace": "shop",
             "uid": name,
+            "resourceVersion": "7",
+            "creationTimestamp": "2026-11-26T00:00:00Z",
             "labels": {"spotgate.dev/capacity": "spot"},
             "annotations": {FLOOR_ANNOTATION: "1"},
             "ownerReferences": [owner],
@@ -97,9 +98,8 @@ def lead(server: Server, index: Index, *pods: FloorPod, seconds: float = 20) -> 
 
     async def run() -> None:
         ledger = ledger_of(*pods)
-        metrics = ControllerMetrics(CollectorRegistry(), ledger, lambda: True)
-        leader = Leader(cast("Api", server), index, lambda: VIEW, ledger, metrics)
-        leading = asyncio.create_task(leader.lead(lambda: True))
+        leader = Leader(cast("Api", server), index, lambda: VIEW, ledger, CollectorRegistry(), lambda: True)
+        leading = asyncio.create_task(leader.lead())
         accepted = asyncio.create_task(server.accepted.wait())
         async with asyncio.timeout(seconds):
             await asyncio.wait((accepted, leading), return_when=asyncio.FIRST_COMPLETED)

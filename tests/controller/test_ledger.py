@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -33,7 +34,7 @@ def gated(name: str, floor: str = "1", *, owner: str = OWNER) -> FloorPod:
         namespace="shop",
         name=name,
         uid=name,
-        created="2026-11-26T00:00:00Z",
+        created=datetime(2026, 11, 26, tzinfo=UTC),
         owner=owner,
         floor=parse_floor(floor),
         gated=True,

@@ -35,6 +35,7 @@ def pod(name: str) -> bytes:
         "namespace": "hostile",
         "uid": name,
         "resourceVersion": "7",
+        "creationTimestamp": "2026-11-26T00:00:00Z",
         "labels": {"app": "web", "spotgate.dev/capacity": "spot"},
         "annotations": {FLOOR_ANNOTATION: "1"},
         "ownerReferences": [owner],

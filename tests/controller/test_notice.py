@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from webhook.capacity.providers.signals import Notice
-from webhook.controller.notice.objects import NotifiedNode, NotifiedPod, pods_to_notify, read_pod
+from webhook.controller.notice.objects import PODS_TO_NOTIFY, NotifiedNode, NotifiedPod, read_pod
 from webhook.controller.notice.steps import Clear, Evict, Inform, NoticeStep, lasting, next_step
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Queries:
 
 def test_the_api_server_sends_only_pods_that_ask_for_notices() -> None:
     async def run(server: Queries) -> None:
-        source = pods_to_notify()
+        source = PODS_TO_NOTIFY
         await source.list(cast("Api", server), 1)
         async with source.watch(cast("Api", server), "v1", "1", seconds=1, silence=1):
             pass

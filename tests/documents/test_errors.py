@@ -62,6 +62,11 @@ def error(text: str | bytes, limits: DocumentLimits | None = None) -> str:
         ("a: é\x01\n", "1:5: control characters are not allowed: U+0001; escape it, in double quotes"),
         ("a: \0\n", "1:4: control characters are not allowed: U+0000; save the file as UTF-8: it is UTF-16, or no text"),
         (b"a: 1\nb: x\xff\n", "2:5: the file is not UTF-8; save it as UTF-8, or leave it out if it isn't text"),
+        (
+            "\ufeffa: 1\n---\n\ufeffb: 2\n",
+            "3:1: the line begins with a byte order mark; remove it; to join files, save them as UTF-8 without one",
+        ),
+        ("a: 1\rb: 2\r", "1:1: its lines end with carriage returns; save it with LF or CRLF line ends"),
         ("a: 1\n".encode("utf-16"), "1:1: the file is UTF-16; save it as UTF-8 (PowerShell's '>' writes UTF-16)"),
         (
             '{"a": "\\ud800"}',

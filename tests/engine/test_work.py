@@ -22,7 +22,7 @@ from webhook.inputs.state import FileState
 from webhook.kube.templates import TEMPLATES_AT_MOST
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase, utc_now
-from webhook.rules.node_pool_rules.budgets import BUDGETS_AT_MOST
+from webhook.rules.node_pool_rules.karpenter import BUDGETS_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

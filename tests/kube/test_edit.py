@@ -13,7 +13,7 @@ from webhook.kube.containers import containers
 from webhook.kube.edit import PodEditor, exec_sleep, native_sleep
 from webhook.kube.pod import Pod, Requirement, Toleration
 from webhook.kube.pod_decoding import decode_pod
-from webhook.rules.reclaim_notice.plan import NOTICE_MOUNT, NOTICE_VOLUME
+from webhook.rules.reclaim_notice.rule import NOTICE_MOUNT, NOTICE_VOLUME
 
 if TYPE_CHECKING:
     from collections.abc import Callable

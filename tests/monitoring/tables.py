@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import yaml
 from msgspec.structs import replace
 
+from tests.controller.test_notice import NOTICE
 from tests.server.harness import LOOPBACK, PAIR, Known, bundle_of, review
 from tests.specs import spec_of
+from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
-from webhook.controller.metrics import ControllerMetrics
-from webhook.controller.notice.metrics import NoticeMetrics
+from webhook.controller.notice.informer import Informer
+from webhook.controller.notice.objects import NotifiedNode
 from webhook.engine.bundle import Bundle
 from webhook.engine.index import Index
 from webhook.model.decision import Decision, Finding, Outcome
 from webhook.model.review import decode_review
 from webhook.policy.common import ExemptSpec
 from webhook.policy.match import Exemption
-from webhook.rules.context import Phase
+from webhook.rules.context import NOTHING_KNOWN, Phase
 from webhook.runtime.limits import LIMITS
 from webhook.runtime.reload import Reload, Reloader
 from webhook.runtime.snapshot import Snapshot
@@ -34,6 +36,7 @@ from webhook.server.tls.serving import ServingCertificate
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from webhook.cluster.api import Api
     from webhook.server.follow import LiveCluster
     from webhook.server.tls.self_managed import SelfManaged
 
@@ -83,8 +86,9 @@ async def _full_registry() -> CollectorRegistry:
     for counter in ("rejected", "shed", "unrecorded", "connections_cut"):
         replica.metrics.count(counter, "a reason")
     OpsPort(replica, REHEARSAL)
-    ControllerMetrics(replica.metrics.registry, Ledger(bool), bool).waited.observe(0.05)
-    NoticeMetrics(replica.metrics.registry, bool).notices.labels("cks")
+    registry, api = replica.metrics.registry, cast("Api", None)
+    Leader(api, index, lambda: NOTHING_KNOWN, Ledger(bool), registry, bool)
+    Informer(api, (), registry, bool).take_node(None, NotifiedNode("a", "1", NOTICE))
     return replica.metrics.registry
 
 

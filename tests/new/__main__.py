@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from webhook.engine.bundle import example_files
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -113,6 +115,9 @@ def main(arguments: Any = None) -> None:
     scaffold = SCAFFOLDS[asked.what]
     if re.fullmatch(scaffold.pattern, asked.name) is None:
         parser.error(f"{asked.name!r} can't be the name of a {asked.what}: use {scaffold.form}")
+    kinds = {kind.casefold(): kind for kind in example_files()}
+    if asked.what == "policy-kind" and (taken := kinds.get(asked.name.casefold())):
+        parser.error(f"policy files already have the kind {taken}: choose another name")
     try:
         new, changed = (
             sorted(file.relative_to(ROOT) for file in files) for files in write(asked.what, asked.name, ROOT)

@@ -31,8 +31,7 @@ from webhook.engine.engine import decide
 from webhook.kube.notice import ON_RECLAIM
 from webhook.model.patch import apply_all
 from webhook.model.review import decode_review
-from webhook.rehearse.controlplane.control_plane import POLL_SECONDS, reserve_control_plane
-from webhook.rehearse.controlplane.servers import NO_SERVICE_ACCOUNTS
+from webhook.rehearse.controlplane.control_plane import NO_SERVICE_ACCOUNTS, POLL_SECONDS, reserve_control_plane
 from webhook.rules.context import Context, Phase
 
 if TYPE_CHECKING:

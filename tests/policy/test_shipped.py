@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from webhook.base.exits import CannotJudgeError
 from webhook.capacity.providers.query import Query
 from webhook.engine.bundle import SHIPPED, document_kinds
 from webhook.kube.templates import TemplatePath
@@ -40,6 +41,11 @@ def test_a_shipped_document_is_valid_and_built_as_if_it_were_validated(file: Any
     assert problems == []
     assert [document.name for document in built] == [document.name for document in validated]
     assert [plain(document.spec) for document in built] == [plain(document.spec) for document in validated]
+
+
+def test_a_broken_expression_in_an_edited_shipped_file_is_a_plain_error() -> None:
+    with pytest.raises(CannotJudgeError, match=r"^not a JMESPath expression: .*--policies$"):
+        Query("spec.[").paths  # noqa: B018
 
 
 WITH_DEFAULTS = {

@@ -116,6 +116,12 @@ def contents(root: Path) -> dict[Path, bytes]:
             "'zoneSpread' can't be the name of a policy-kind: use up to four capitalized words",
         ),
         (["provider", "acme"], "and not acme, which the examples use"),
+        (
+            ["policy-kind", "CapacityProvider"],
+            "policy files already have the kind CapacityProvider: choose another name",
+        ),
+        (["policy-kind", "SpotPlacement"], "policy files already have the kind SpotPlacement: choose another name"),
+        (["policy-kind", "Policytest"], "policy files already have the kind PolicyTest: choose another name"),
     ],
 )
 def test_a_file_that_exists_or_a_wrong_name_changes_nothing(

@@ -31,12 +31,12 @@ ALLOWED: Final = {
     "model/review.py of": "msgspec's text, which gives no value",
     "policy/common.py _check_name": "the problem of a longer pattern, with the pattern as written",
     "rehearse/runs/quiet.py _is_judged": "the reason of a condition is a value of the Kubernetes API",
-    "rehearse/runs/shortage.py causes_of": "the scheduler's text, which gives no value",
+    "rehearse/runs/tally.py causes_of": "the scheduler's text, which gives no value",
     "rehearse/runs/watching.py refusals": "the controllers' text, without its beginning",
     "rehearse/runs/watching.py uncountable": "the reason of a condition is a value of the Kubernetes API",
-    "rules/node_pool_rules/budgets.py _are_reasons": "the reasons of a budget are values of Karpenter",
+    "rules/node_pool_rules/karpenter.py _are_reasons": "the reasons of a budget are values of Karpenter",
     "rules/node_pool_rules/checks.py judge": "the problem of a query begins with its field",
-    "rules/node_pool_rules/pools.py judge_pool": "the problem of a pool begins with its field",
+    "rules/node_pool_rules/rule.py _judge_pool": "the problem of a pool begins with its field",
     "server/http/connections.py _handshake": "OpenSSL's name of an error is a value",
 }
 """The functions that read a text, and why they may."""

@@ -21,7 +21,7 @@ from webhook.inputs.state import view_of
 from webhook.kube.notice import ACTIONS, DIRECTORY, EVICT, INFORM, ON_RECLAIM, VOLUME
 from webhook.model.review import decode_review
 from webhook.rules.context import Context, Phase
-from webhook.rules.reclaim_notice.plan import ANNOTATION_FIELD
+from webhook.rules.reclaim_notice.rule import ANNOTATION_FIELD
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,9 +34,8 @@ from webhook.policy.errors import PolicyErrors
 from webhook.rules.context import Context, Phase
 from webhook.rules.subject import Subject
 from webhook.rules.validation.compiler import Compiler
-from webhook.rules.validation.rule import Validation
+from webhook.rules.validation.rule import Validation, values_of
 from webhook.rules.validation.spec import ValidationSpec
-from webhook.rules.validation.values import values_of
 
 if TYPE_CHECKING:
     from webhook.capacity.view import ClusterView

@@ -22,16 +22,11 @@ Line = list[tuple[str, str]]
 
 
 def show(lines: Iterable[Line]) -> None:
-    """Print the lines, in colour on a terminal that supports it."""
-    if in_colour():
+    """Print the lines, in colour if standard output is a terminal and NO_COLOR is not set."""
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         show_in_colour(lines)
     else:
         print(plain(lines))
-
-
-def in_colour() -> bool:
-    """Return whether standard output is a terminal, and NO_COLOR is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def show_in_colour(lines: Iterable[Line]) -> None:

@@ -241,12 +241,17 @@ class Api:
                 log.warning("credentials not renewed", problem=str(error))
 
 
+class _Status(msgspec.Struct):
+    message: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
 def _refusal(status: int, body: bytes) -> ApiError:
     try:
-        read = msgspec.json.decode(body, type=dict)
-    except msgspec.MsgspecError:
-        read = {"message": body.decode(errors="replace")}
-    return ApiError.refused(status, read.get("message") or "", (read.get("metadata") or {}).get("continue", ""))
+        read = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:  # for example, the answer of a proxy
+        read = _Status(body.decode(errors="replace"))
+    return ApiError.refused(status, read.message or "", (read.metadata or {}).get("continue", ""))
 
 
 async def _client(kubeconfig: Path | None, context: str | None) -> tuple[ApiClient, str]:

@@ -14,24 +14,23 @@ import asyncio
 import math
 from http import HTTPStatus
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import Joined, join
+from webhook.capacity.view import ClusterView
 from webhook.cluster.api import NO_ANSWER, Api, ApiError
 from webhook.cluster.mirror import Mirror, Pace
 from webhook.cluster.resources import BUDGETS, NAMESPACES, REFERENCES, all_nodes, all_pools, api_server_version, unread
-from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace, with_pools
+from webhook.cluster.view import NodeTally, by_namespace, labels_by_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.provider import Provider
-    from webhook.capacity.view import ClusterView
     from webhook.cluster.source import WatchedResource
-    from webhook.kube.disruption import DisruptionBudget
     from webhook.kube.references import Reference
 
 _COMPANY: Final = 0.005
@@ -56,7 +55,7 @@ class LiveState:
         self._references: dict[str, Reference] = {}
         references = [Mirror(api, source, self._pace, self._sync, self._refer) for source in REFERENCES]
         self._optional: list[Mirror[Any]] = [*self._budgets, *references]
-        self._last_parts: _Parts | None = None
+        self._without_nodes: ClusterView | None = None
         self._version: tuple[int, int] | None = None
         self._version_asked = False
         self._synced = asyncio.Event()
@@ -94,7 +93,7 @@ class LiveState:
             if unknown is not None:
                 self._view = self._without_pools(unknown.source, unknown.problem)
             else:
-                self._view = self._look(self._parts().pools)
+                self._view = self._tally.added_to(self._of_watches())
         return self._view
 
     async def fresh(self) -> ClusterView:
@@ -117,17 +116,25 @@ class LiveState:
             if isinstance(listing, BaseException):
                 return self._without_pools(source, listing)
             pools.extend(listing.items.values() if listing is not None else ())
-        return self._look(self._same_pools(pools))
+        joined = self._same_pools(pools)
+        return self._tally.added_to(replace(self._of_watches(), pools=joined.pools, templates=joined.templates))
 
-    def _parts(self) -> _Parts:
-        """Return the parts of the view that don't depend on Nodes."""
-        if self._last_parts is None:
-            self._last_parts = _Parts(
-                self._same_pools(item for mirror in self._pools for item in mirror.items.values()),
-                labels_by_namespace(self._namespaces.items),
-                by_namespace(self._budgets[0].items) if self._budgets else {},
+    def _of_watches(self) -> ClusterView:
+        """Return the view from the watches without Nodes, which change more often than the rest."""
+        if self._without_nodes is None:
+            joined = self._same_pools(item for mirror in self._pools for item in mirror.items.values())
+            budgets = next((by_namespace(mirror.items) for mirror in self._budgets if mirror.known), None)
+            self._without_nodes = ClusterView(
+                pools=joined.pools,
+                templates=joined.templates,
+                namespaces=labels_by_namespace(self._namespaces.items),
+                api_server=self._version,
+                why_unknown="",
+                remedy="",
+                references=self._references,
+                budgets=budgets,
             )
-        return self._last_parts
+        return self._without_nodes
 
     def _same_pools(self, items: Iterable[Pool | tuple[Size, ...]]) -> Joined:
         """Return the sorted pools. Reuse the previous tuple if it is equal, because rules cache results by identity."""
@@ -138,22 +145,12 @@ class LiveState:
         return self._last_pools
 
     def _without_pools(self, source: WatchedResource[Any], problem: BaseException | None) -> ClusterView:
-        return self._look(None, f"{unread(source, problem)}.", _remedy(source, problem))
-
-    def _look(self, joined: Joined | None, why_unknown: str = "", remedy: str = "") -> ClusterView:
-        return replace(
-            with_pools(self._tally.view(), joined.pools if joined is not None else None),
-            templates=joined.templates if joined is not None else (),
-            namespaces=self._parts().namespaces,
-            api_server=self._version,
-            why_unknown=why_unknown,
-            remedy=remedy,
-            references=self._references,
-            budgets=self._parts().budgets if any(mirror.known for mirror in self._budgets) else None,
-        )
+        why, remedy = f"{unread(source, problem)}.", _remedy(source, problem)
+        unknown = replace(self._of_watches(), pools=None, templates=(), why_unknown=why, remedy=remedy)
+        return self._tally.added_to(unknown)
 
     def _changed(self) -> None:
-        self._last_parts = None
+        self._without_nodes = None
         self._forget_view()
 
     def _refer(self, before: tuple[str, Reference] | None, after: tuple[str, Reference] | None) -> None:
@@ -186,14 +183,6 @@ class LiveState:
                 self._version_asked |= error.status != NO_ANSWER
             self._changed()
             await asyncio.sleep(pause)
-
-
-class _Parts(NamedTuple):
-    """The parts of a view that don't come from Nodes."""
-
-    pools: Joined
-    namespaces: Mapping[str, Mapping[str, str]]
-    budgets: Mapping[str, tuple[DisruptionBudget, ...]]
 
 
 def _remedy(source: WatchedResource[Any], problem: BaseException | None) -> str:

@@ -86,8 +86,7 @@ def _changes(
     new = None if is_null(request.object) else decode_object(request.object)
     replicas = ((new or {}).get("spec") or {}).get("replicas") or 0  # the API server omits 0
     if readers is not None:
-        identities = {(reader.provider, reader.kind, request.namespace, request.name) for reader in readers.readers}
-        before = next((pool for pool in view.pools or () if pool.identity in identities), None)
+        before = readers.known(view.pools, request.namespace, request.name)
         after = None if new is None else with_template_of(readers.read(new), view.templates)
         if readers.any.is_template:
             yield from _through_template(request, view, after)

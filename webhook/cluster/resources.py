@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from webhook.capacity.providers.joins import Sizer, join, sizes_in
 from webhook.capacity.providers.nodes import Node
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.view import ClusterView
 from webhook.cluster.api import Api, ApiError
 from webhook.cluster.source import ListedMetadata, Listing, ObjectKey, T, WatchedResource
 from webhook.cluster.view import (
@@ -22,8 +21,7 @@ from webhook.cluster.view import (
     namespace_labels,
     node_facts,
     version_of,
-    view_of_nodes,
-    with_pools,
+    with_nodes,
 )
 from webhook.kube import disruption
 from webhook.kube.references import KINDS, Reference, key_of, reference_from
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.reader import PoolReader
-    from webhook.capacity.view import ClusterView
     from webhook.cluster.view import NodeFacts
     from webhook.kube.disruption import DisruptionBudget
 
@@ -91,10 +88,14 @@ REFERENCES: Final = [
 """The sources of the objects that Pods name, each read with its key. Older clusters lack some of them."""
 
 
+class _Version(msgspec.Struct):
+    gitVersion: str = ""
+
+
 async def api_server_release(api: Api, seconds: float) -> str:
     """Read the version string of the API server, such as ``v1.31.4-gke.100``. Raise ApiError on failure."""
-    version: str = (await api.find("/version", dict, seconds) or {}).get("gitVersion", "")
-    return version
+    version = await api.find("/version", _Version, seconds)
+    return version.gitVersion if version is not None else ""
 
 
 async def api_server_version(api: Api, seconds: float) -> tuple[int, int] | None:
@@ -112,40 +113,36 @@ def unread(source: WatchedResource[Any], problem: BaseException | None) -> str:
     return f"{source} can't be read because of a bug in spotgate ({type(problem).__name__})"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The result of reading a cluster.
-
-    Attributes:
-        view: the view of the cluster.
-        failures: sentences about resources that couldn't be read, such as ``nodes can't be read: 500 ...``, by API
-            group and plural.
-        forbidden: the errors of resources that the user can't list.
-    """
-
-    view: ClusterView
-    failures: Mapping[tuple[str, str], str]
-    forbidden: Mapping[tuple[str, str], ApiError]
+class ReadErrors(dict[tuple[str, str], ApiError]):
+    """The errors of resources that couldn't be read, by API group and plural."""
 
     @property
-    def problems(self) -> tuple[str, ...]:
-        """Return sentences about all resources that couldn't be read."""
-        return (*sorted(self.failures.values()), *refusals(self.forbidden))
+    def forbidden(self) -> list[tuple[str, str]]:
+        """Return the resources that the user can't list."""
+        return [resource for resource, error in self.items() if error.status == HTTPStatus.FORBIDDEN]
 
-    def why_unread(self, resource: tuple[str, str]) -> str:
-        """Return the sentence about a resource that couldn't be read, or an empty string."""
-        return refusals(self.forbidden)[0] if resource in self.forbidden else self.failures.get(resource, "")
+    @property
+    def sentences(self) -> list[str]:
+        """Return sentences such as ``nodes can't be read: 500 ...``.
+
+        The last one is for all forbidden resources, because the API server gives the same reason for each.
+        """
+        named = {".".join(filter(None, reversed(resource))): error for resource, error in self.items()}
+        refused = sorted(name for name, error in named.items() if error.status == HTTPStatus.FORBIDDEN)
+        other = [f"{name} can't be read: {named[name]}" for name in sorted(named.keys() - refused)]
+        return [*other, f"{', '.join(refused)} can't be read: {named[refused[-1]]}"] if refused else other
+
+    def sentence(self, resource: tuple[str, str]) -> str:
+        """Return the sentence about a resource, or an empty string if it was read."""
+        if resource in self.forbidden:
+            return self.sentences[-1]
+        return "".join(ReadErrors({resource: self[resource]}).sentences) if resource in self else ""
 
 
-def refusals(forbidden: Mapping[tuple[str, str], ApiError]) -> list[str]:
-    """Return one line for all forbidden resources, because the API server gives the same reason for each."""
-    errors = {".".join(filter(None, (plural, group))): error for (group, plural), error in forbidden.items()}
-    names = sorted(errors)
-    return [f"{', '.join(names)} can't be read: {errors[names[-1]]}"] if names else []
-
-
-async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float) -> Reading:
-    """Read the current state of the cluster.
+async def read_cluster(
+    api: Api, providers: Mapping[str, Provider], *, budgets: bool, seconds: float
+) -> tuple[ClusterView, ReadErrors]:
+    """Read the current state of the cluster. Return its view, and the errors of resources that can't be read.
 
     Raise ApiError immediately if the API server doesn't answer or rejects the credentials.
     """
@@ -155,29 +152,24 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         if error.status in {0, HTTPStatus.UNAUTHORIZED}:
             raise
         version = None  # the version is optional
-    failures: dict[tuple[str, str], str] = {}
-    forbidden: dict[tuple[str, str], ApiError] = {}
+    errors = ReadErrors()
 
     async def items(source: WatchedResource[T]) -> dict[ObjectKey, T] | None:
         try:
             listing = await source.list(api, seconds)
         except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:
-                forbidden[source.group, source.resource] = error
-            else:
-                failures[source.group, source.resource] = unread(source, error)
+            errors[source.group, source.resource] = error
             return None
         return {} if listing is None else listing.items
 
     pools = await asyncio.gather(*map(items, all_pools(providers.values())))
-    problems = [*sorted(failures.values()), *refusals(forbidden)]
-    why_unknown = f"{problems[0]}." if problems else ""
+    why_unknown = f"{errors.sentences[0]}." if errors else ""
     namespaces, nodes = await asyncio.gather(items(NAMESPACES), items(all_nodes(providers.values())))
     budgets_by_key = await items(BUDGETS) if budgets else None
     references = await asyncio.gather(*(source.list(api, seconds) for source in REFERENCES), return_exceptions=True)
     joined = join(item for pool in pools for item in (pool or {}).values())
-    view = replace(
-        with_pools(view_of_nodes((nodes or {}).values()), None if None in pools else joined.pools),
+    view = ClusterView(
+        pools=None if None in pools else joined.pools,
         templates=joined.templates,
         namespaces=labels_by_namespace(namespaces or {}),
         api_server=version,
@@ -187,4 +179,4 @@ async def read_cluster(api: Api, providers: Mapping[str, Provider], *, budgets: 
         # They are optional: unknown claims and volumes exclude no pool.
         references=dict(named for found in references if isinstance(found, Listing) for named in found.items.values()),
     )
-    return Reading(view, failures, forbidden)
+    return with_nodes(view, (nodes or {}).values()), errors

@@ -119,7 +119,7 @@ class WatchedResource(Generic[T]):
             path = self._path(version)
             async for page in pages(lambda url: api.read(url, seconds, accept), path, self._selection):
                 resource_version = page.metadata.resourceVersion
-                for raw in page.items:
+                for raw in page.items or ():
                     metadata = metadata_of(raw)
                     items[metadata.key] = self.read(metadata, raw)
         except msgspec.MsgspecError as error:
@@ -174,12 +174,7 @@ class ObjectPage(msgspec.Struct):
     """One page of a list. The API server can send null for ``items`` if there are none."""
 
     metadata: ListMeta
-    listed: list[msgspec.Raw] | None = msgspec.field(default=None, name="items")
-
-    @property
-    def items(self) -> list[msgspec.Raw]:
-        """Return the objects, as JSON."""
-        return self.listed or []
+    items: list[msgspec.Raw] | None = None
 
 
 PAGE_SECONDS: Final = 30.0

@@ -15,14 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from webhook.capacity.providers.nodes import HOSTNAME_LABEL, Node, NodeGroups, NodeKind, kind_of, providers_of
-from webhook.capacity.view import ClusterView
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
+    from webhook.capacity.view import ClusterView
 
 NamespacedObject = TypeVar("NamespacedObject")
 
@@ -65,13 +64,15 @@ class NodeTally:
         if after is not None and after.kind is not None:
             self._by_name |= dict.fromkeys(after.names, after.kind)
 
-    def view(self) -> ClusterView:
-        """Return a view with only the Nodes."""
+    def added_to(self, view: ClusterView) -> ClusterView:
+        """Return the view with the Nodes, and with the providers of Nodes and of pools in this cluster."""
         self._counts = +self._counts
         groups = self._groups.pools()
-        return ClusterView(
+        shown = frozenset(pool.provider for pool in view.pools or () if not pool.elsewhere)
+        return replace(
+            view,
             node_groups=groups,
-            providers=frozenset[str]().union(*(providers for providers, _ in self._counts)),
+            providers=shown.union(*(providers for providers, _ in self._counts)),
             spot_providers=frozenset(pool.provider for pool in groups if pool.spot),
             nodes=dict(self._by_name),  # a copy, because views don't change
             oldest_kubelet=min((kubelet for _, kubelet in self._counts if kubelet is not None), default=None),
@@ -90,18 +91,12 @@ def node_facts(labels: Mapping[str, str], node: Node, providers: Collection[Prov
     return NodeFacts(shown, kind_of(labels, node, providers), version_of(node.status.nodeInfo.kubeletVersion), names)
 
 
-def view_of_nodes(nodes: Iterable[NodeFacts]) -> ClusterView:
-    """Return a view with only these Nodes."""
+def with_nodes(view: ClusterView, nodes: Iterable[NodeFacts]) -> ClusterView:
+    """Return the view with these Nodes."""
     tally = NodeTally()
     for node in nodes:
         tally.replace(None, node)
-    return tally.view()
-
-
-def with_pools(nodes: ClusterView, pools: tuple[Pool, ...] | None) -> ClusterView:
-    """Add node pools to a view of Nodes, and the providers of the pools in this cluster."""
-    shown = (pool.provider for pool in pools or () if not pool.elsewhere)
-    return replace(nodes, pools=pools, providers=nodes.providers.union(shown))
+    return tally.added_to(view)
 
 
 @lru_cache(1024)

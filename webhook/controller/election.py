@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from webhook.cluster.source import T, WatchedResource
 
     Lender: TypeAlias = Callable[[], AbstractAsyncContextManager[ApiClient]]
-    Leading: TypeAlias = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
-    """The work of a leader. Its argument returns whether the candidate still leads."""
+    Leading: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+    """The work of a leader."""
 
 LEASE_SECONDS: Final = 10
 """The duration of the Lease. Without a renewal, another candidate becomes the leader."""
@@ -162,7 +162,7 @@ class Candidate:
         return self._lock is not None and self._lock.leads and self._sees()
 
     async def run(self, lead: Leading) -> None:
-        """Watch until cancelled. While elected, call ``lead`` with a function that returns whether it still leads."""
+        """Watch until cancelled. While elected, call ``lead``."""
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors:
                 group.create_task(mirror.run())
@@ -176,7 +176,7 @@ class Candidate:
 
         async def start() -> None:
             lock.leading = asyncio.current_task()
-            await lead(lambda: lock.leads and self._sees())
+            await lead()
 
         async def stopped() -> None:
             log.warning("no longer the leader")

@@ -11,8 +11,7 @@ from webhook.cluster.live import LiveState
 from webhook.controller.election import Candidate
 from webhook.controller.leader import Leader
 from webhook.controller.ledger import Ledger
-from webhook.controller.metrics import ControllerMetrics
-from webhook.controller.pods import all_pods, node_labels
+from webhook.controller.pods import ALL_PODS, NODE_LABELS
 from webhook.kube.affinity import holds
 
 if TYPE_CHECKING:
@@ -52,11 +51,10 @@ class Cluster:
 async def keep_floors(api: Api, bundle: Bundle, registry: CollectorRegistry, namespace: str) -> None:
     """Run as a candidate in this namespace until cancelled, and assign Pods while elected."""
     candidate = Candidate(api, FLOOR_LEASE, namespace)
-    cluster = Cluster(api, bundle, candidate.watch(node_labels()).items)
+    cluster = Cluster(api, bundle, candidate.watch(NODE_LABELS).items)
     ledger = Ledger(cluster.is_on_demand)
-    metrics = ControllerMetrics(registry, ledger, candidate.leads)
-    leader = Leader(api, bundle.index, cluster.state.view, ledger, metrics)
-    candidate.watch(all_pods(), leader.take)
+    leader = Leader(api, bundle.index, cluster.state.view, ledger, registry, candidate.leads)
+    candidate.watch(ALL_PODS, leader.take)
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.state.run())
         await cluster.state.synced()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,21 +18,23 @@ from webhook.capacity.placement.floor import (
 )
 from webhook.cluster.api import TOO_LARGE, ApiError
 from webhook.controller.ledger import ON_DEMAND, RELEASE, Assignment, Ledger
-from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, StoredPod, floor_pod
+from webhook.controller.pods import WITHOUT_GATE, WITHOUT_GATE_TYPE, FloorPod, decode_pod, floor_pod
 from webhook.controller.work_queue import WorkQueue
 from webhook.engine.engine import decide
 from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
+from webhook.runtime.metrics import MetricsOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.view import ClusterView
     from webhook.cluster.api import Api, Body
-    from webhook.controller.metrics import ControllerMetrics
     from webhook.engine.index import Index
+    from webhook.runtime.metrics import Value
 
 _SELECTING: Final = ("/spec/nodeSelector", "/spec/affinity")
 _PLACING: Final = (*_SELECTING, "/spec/tolerations")
@@ -62,36 +63,49 @@ class Leader:
 
     Args:
         view: returns the newest view of the cluster.
+        leads: returns whether this process leads.
     """
 
     def __init__(
-        self, api: Api, index: Index, view: Callable[[], ClusterView], ledger: Ledger, metrics: ControllerMetrics
+        self,
+        api: Api,
+        index: Index,
+        view: Callable[[], ClusterView],
+        ledger: Ledger,
+        registry: CollectorRegistry,
+        leads: Callable[[], bool],
     ) -> None:
         self._api = api
         self._index = index
         self._view = view
         self._ledger = ledger
-        self._metrics = metrics
+        self._leads = leads
+        self._waited = MetricsOf("floor", registry, self._gauges).histograms["floor_gate_seconds"]
         self._owners = WorkQueue(_PAUSE_AT_MOST)
 
     def take(self, before: FloorPod | None, after: FloorPod | None) -> None:
         """Handle a change of one Pod that the watch reports."""
         self._owners.add(self._ledger.replace(before, after))
 
-    async def lead(self, leads: Callable[[], bool]) -> None:
-        """Assign Pods while ``leads`` returns True, until cancelled."""
+    def _gauges(self) -> dict[str, Value]:
+        ledger = self._ledger
+        leads = self._leads()
+        return {"floor_pods": ledger.tally(), "floor_oldest_gate_seconds": ledger.oldest(), "floor_leader": leads}
+
+    async def lead(self) -> None:
+        """Assign Pods while this process leads, until cancelled."""
         log.info("leading")
         self._ledger.reset()
-        await self._owners.run(self._ledger.owners, partial(self._work_on, leads))
+        await self._owners.run(self._ledger.owners, self._work_on)
 
-    async def _work_on(self, leads: Callable[[], bool], owner: str) -> bool | None:
+    async def _work_on(self, owner: str) -> bool | None:
         """Assign the due Pods of one ReplicaSet. Return None if there are none, and False if some must be retried."""
         due = self._ledger.due(owner)
         if not due:
             return None
-        return leads() and all(await asyncio.gather(*(self._assign(pod, leads) for pod in due)))
+        return self._leads() and all(await asyncio.gather(*map(self._assign, due)))
 
-    async def _assign(self, assignment: Assignment, leads: Callable[[], bool]) -> bool:
+    async def _assign(self, assignment: Assignment) -> bool:
         """Send one assignment. Return False if it failed and must be retried. Raise ApiError to end the leadership."""
         pod, capacity = assignment.pod, assignment.capacity
         async with self._owners.place(pod.namespace):
@@ -100,7 +114,7 @@ class Leader:
                 if capacity != RELEASE:
                     stored = await self._api.read(pod.path, _TIMEOUT, at_most=_POD_AT_MOST)
                     patch = self._operations(pod, capacity, stored)
-                if not leads() or not self._ledger.send(assignment):
+                if not self._leads() or not self._ledger.send(assignment):
                     return True
                 media_type = WITHOUT_GATE_TYPE if capacity == RELEASE else _PATCH_TYPE
                 await self._api.write("PATCH", pod.path, patch, _TIMEOUT, media_type)
@@ -110,8 +124,7 @@ class Leader:
             except Exception as error:  # noqa: BLE001 - a Pod that spotgate can't handle must not stop the others
                 self._failed(assignment, ApiError(f"a bug in spotgate: {error!r}", HTTPStatus.BAD_REQUEST))
                 return False
-        waited = self._ledger.confirm(pod)
-        self._metrics.waited.observe(waited)
+        self._waited.observe(self._ledger.confirm(pod))
         return True
 
     def _failed(self, assignment: Assignment, error: ApiError) -> None:
@@ -135,7 +148,7 @@ class Leader:
 
         ``raw`` is the stored Pod. Raise ApiError if it isn't the Pod of the assignment.
         """
-        stored = msgspec.json.decode(raw, type=StoredPod)
+        stored = decode_pod(raw)
         metadata, current = stored.metadata, floor_pod(stored)
         if current is None or current.uid != pod.uid or not current.gated:
             raise ApiError.refused(HTTPStatus.NOT_FOUND, "the Pod no longer waits")
@@ -175,16 +188,8 @@ class Leader:
             object=msgspec.Raw(raw),
             user_info=UserInfo("system:serviceaccount:kube-system:replicaset-controller"),
         )
-        view = self._view()
-        context = Context(
-            phase=Phase.MUTATE,
-            now=utc_now(),
-            api_server=view.api_server or ASSUMED_VERSION,
-            oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-            view=view,
-            assigned=capacity,
-        )
-        decision = decide(request, self._index, context)
+        context = Context(phase=Phase.MUTATE, now=utc_now(), assigned=capacity)
+        decision = decide(request, self._index, context.seeing(self._view(), ASSUMED_VERSION))
         for failure in decision.failures:
             log.error("policy failed", pod=f"{pod.namespace}/{pod.name}", problem=str(failure), where=failure.where)
         return [operation.as_json() for operation in decision.patch]

@@ -1,7 +1,8 @@
-"""Read Pods of workloads with an on-demand floor, and the labels of Nodes."""
+"""Read the Pods that the duties watch, such as those of workloads with an on-demand floor, and the labels of Nodes."""
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 - msgspec reads the annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,14 +24,11 @@ WITHOUT_GATE: Final = {"schedulingGates": [{"$patch": "delete", "name": FLOOR_GA
 WITHOUT_GATE_TYPE: Final = "application/strategic-merge-patch+json"
 
 
-class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One Pod of a workload with a floor. It keeps no text of any length, so that a Pod takes at most 2 KiB.
+class WatchedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a Pod that every duty keeps. Duties add no text of any length, so that a Pod takes at most 2 KiB.
 
     Attributes:
-        owner: the namespace and UID of the ReplicaSet. The namespace excludes owners in other namespaces.
-        floor: the floor; None if there is no valid one, so that the Pod is only released.
-        gated: whether the Pod waits for the controller.
-        assigned: the value of the assignment label: ``on-demand``, ``spot``, or empty.
+        created: when the Pod was created.
         node: the name of the Pod's Node; empty if the Pod isn't bound.
         alive: whether the Pod is neither terminating nor finished.
     """
@@ -38,11 +36,7 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
-    created: str
-    owner: str
-    floor: Floor | None
-    gated: bool
-    assigned: str
+    created: datetime
     node: str
     alive: bool
 
@@ -50,6 +44,22 @@ class FloorPod(msgspec.Struct, frozen=True, kw_only=True):
     def path(self) -> str:
         """Return the path of the Pod in the API."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+
+class FloorPod(WatchedPod, frozen=True, kw_only=True):
+    """One Pod of a workload with a floor.
+
+    Attributes:
+        owner: the namespace and UID of the ReplicaSet. The namespace excludes owners in other namespaces.
+        floor: the floor; None if there is no valid one, so that the Pod is only released.
+        gated: whether the Pod waits for the controller.
+        assigned: the value of the assignment label: ``on-demand``, ``spot``, or empty.
+    """
+
+    owner: str
+    floor: Floor | None
+    gated: bool
+    assigned: str
 
 
 class _Owner(OwnerReference, frozen=True):
@@ -62,16 +72,23 @@ class StoredMetadata(msgspec.Struct):
     name: str
     namespace: str
     uid: str
-    creationTimestamp: str = ""
+    resourceVersion: str
+    creationTimestamp: datetime
     deletionTimestamp: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     ownerReferences: list[_Owner] | None = None
 
+    @property
+    def controller(self) -> _Owner | None:
+        """Return the managing owner, or None if there is none."""
+        return next((owner for owner in self.ownerReferences or () if owner.controller), None)
+
 
 class _Spec(msgspec.Struct):
     nodeName: str | None = None
     schedulingGates: list[SchedulingGate] | None = None
+    terminationGracePeriodSeconds: int | None = None
 
 
 class _Status(msgspec.Struct):
@@ -90,8 +107,13 @@ class StoredPod(msgspec.Struct):
         """Return the names of the scheduling gates."""
         return [gate.name for gate in self.spec.schedulingGates or ()]
 
+    @property
+    def alive(self) -> bool:
+        """Return whether the Pod is neither terminating nor finished."""
+        return self.metadata.deletionTimestamp is None and self.status.phase not in _ENDED
 
-_decoder: Final = msgspec.json.Decoder(StoredPod)
+
+decode_pod: Final = msgspec.json.Decoder(StoredPod).decode
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
@@ -99,13 +121,12 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> FloorPod | None:
     text = bytes(raw)
     if _MARK not in text:
         return None
-    return floor_pod(_decoder.decode(text))
+    return floor_pod(decode_pod(text))
 
 
 def floor_pod(pod: StoredPod) -> FloorPod | None:
     """Return the parts of a Pod that floors depend on, or None if the Pod has neither a floor nor the gate."""
-    metadata, gated = pod.metadata, FLOOR_GATE in pod.gates
-    owner = next((reference for reference in metadata.ownerReferences or () if reference.controller), None)
+    metadata, gated, owner = pod.metadata, FLOOR_GATE in pod.gates, pod.metadata.controller
     counted = owner is not None and owner.group_kind == "ReplicaSet.apps"
     floor = parse_floor((metadata.annotations or {}).get(FLOOR_ANNOTATION, "")) if counted else None
     if floor is None and not gated:
@@ -120,15 +141,14 @@ def floor_pod(pod: StoredPod) -> FloorPod | None:
         gated=gated,
         assigned=(metadata.labels or {}).get(ASSIGNED_LABEL, ""),
         node=pod.spec.nodeName or "",
-        alive=metadata.deletionTimestamp is None and pod.status.phase not in _ENDED,
+        alive=pod.alive,
     )
 
 
-def all_pods() -> WatchedResource[FloorPod | None]:
-    """Return the source of the Pods of workloads with a floor."""
-    return WatchedResource(resource="pods", read=read_pod)
+ALL_PODS: Final = WatchedResource(resource="pods", read=read_pod)
+"""The source of the Pods of workloads with a floor."""
 
-
-def node_labels() -> WatchedResource[Mapping[str, str]]:
-    """Return the source of the labels of each Node."""
-    return WatchedResource(resource="nodes", read=lambda metadata, _: metadata.labels or {}, metadata_only=True)
+NODE_LABELS: Final[WatchedResource[Mapping[str, str]]] = WatchedResource(
+    resource="nodes", read=lambda metadata, _: metadata.labels or {}, metadata_only=True
+)
+"""The source of the labels of each Node."""

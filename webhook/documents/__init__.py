@@ -82,12 +82,18 @@ def _decode(data: bytes | memoryview, file: str, limits: DocumentLimits) -> str:
     if bytes(data[:2]).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DocumentError(file, 1, 1, "the file is UTF-16", "save it as UTF-8 (PowerShell's '>' writes UTF-16)")
     try:
-        return str(data, "utf-8-sig")
+        text = str(data, "utf-8-sig")
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode()
         line, column = line_and_column(before, len(before))
         fix = "save it as UTF-8, or leave it out if it isn't text"
         raise DocumentError(file, line, column, "the file is not UTF-8", fix) from None
+    if (at := text.find("\n\ufeff") + 1) > 0:
+        fix = "remove it; to join files, save them as UTF-8 without one"
+        raise DocumentError(file, *line_and_column(text, at), "the line begins with a byte order mark", fix)
+    if "\n" not in text and "\r" in text.rstrip():  # every position would be on line 1
+        raise DocumentError(file, 1, 1, "its lines end with carriage returns", "save it with LF or CRLF line ends")
+    return text
 
 
 def _placed(

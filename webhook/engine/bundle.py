@@ -22,6 +22,7 @@ from msgspec.structs import asdict, replace
 import webhook.policy
 import webhook.rules
 from webhook.base.globs import Globs
+from webhook.base.text import listed
 from webhook.capacity.providers.provider import Provider
 from webhook.capacity.providers.schema import CapacityProviderSpec
 from webhook.engine.index import Index, Policy
@@ -163,7 +164,7 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
     base_kinds = kinds if shipped else {name: kinds[name] for name in FACTS}
     base = load_documents(base_files, base_kinds, problems, trusted=True)
     brought = {(document.kind, document.name): document for document in documents}
-    replacing = tuple(brought[key] for document in base if (key := (document.kind, document.name)) in brought)
+    replaced = [(document, brought[key]) for document in base if (key := (document.kind, document.name)) in brought]
     base = [document for document in base if (document.kind, document.name) not in brought]
     if shipped:
         problems += [duplicate for duplicate in duplicates([*base, *documents]) if duplicate not in problems]
@@ -172,7 +173,26 @@ def load_bundle(paths: Sequence[Path] = (), *, own_namespace: str = "", cluster:
         problems.append(Problem(", ".join(map(str, paths)), 0, 0, "", text))
     if problems:
         raise PolicyErrors(problems)
-    return replace(_bundle([*base, *documents], own_namespace, cluster), replacing=replacing)
+    try:
+        bundle = _bundle([*base, *documents], own_namespace, cluster)
+    except PolicyErrors as error:
+        raise PolicyErrors(_explained(error.problems, replaced)) from None
+    return replace(bundle, replacing=tuple(own for _, own in replaced))
+
+
+def _explained(
+    problems: Sequence[Problem], replaced: Iterable[tuple[PolicyDocument, PolicyDocument]]
+) -> Sequence[Problem]:
+    """Return the problems. Those of shipped policies come from a provider that lacks node pools of the shipped one."""
+    own = [problem for problem in problems if not Path(problem.file).is_relative_to(SHIPPED)]
+    lost: list[Problem] = []
+    for shipped, document in replaced:
+        providers = [item.spec for item in (shipped, document) if item.kind == "CapacityProvider"]
+        pools = [{f"{reader.resource} of {reader.group}" for reader in spec.node_pools} for spec in providers]
+        if pools and (missing := sorted(pools[0] - pools[1])):
+            text = f"lacks {listed(missing)}, which shipped policies need; copy `nodePools` from {_shown(shipped)}"
+            lost.append(document.problem(("spec", "nodePools"), f"{text}, or give the provider another name"))
+    return [*own, *lost] if lost and len(own) < len(problems) else problems
 
 
 def _bundle(documents: Sequence[PolicyDocument], own_namespace: str, cluster: str) -> Bundle:

@@ -275,7 +275,7 @@ def _fix(violation: Violation, subject: Subject) -> str:
         return f"{lead}:\n{_yaml(violation.other)}" if violation.other else lead
     if isinstance(subject.pod_template, LaidOutPod):
         ((root, value),) = value.items()
-        path = subject.pod_template.root(root)
+        path = subject.pod_template.place((root,))
     if not all(map(_is_plain, path)):
         return f"{lead} (at {field_path(path)}):\n{_yaml(value)}"
     for step in reversed(path):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from webhook.base.terminal import counted
@@ -25,7 +24,10 @@ from webhook.report.report import NO_NAME, ObjectReport, Report, Result, alike, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from markupsafe import Markup
+
     Found = tuple[ObjectReport, Result]
+    Place = tuple[ObjectReport, int, str]  # an object, a line of its file, and a field
 
 _MEANINGS: Final = {
     "deny": "would be denied",
@@ -41,16 +43,6 @@ _ROWS: Final = 12
 """The number of table rows to show. The page folds the others."""
 
 _DRAWN_AT_MOST: Final = 30
-
-
-class Place(NamedTuple):
-    """The place of an object: its title, namespace, team, file, and line, with an optional field."""
-
-    title: str
-    namespace: str
-    team: str
-    where: str
-    field: str = ""
 
 
 def render(report: Report) -> str:
@@ -69,7 +61,9 @@ def render(report: Report) -> str:
         MEANINGS=_MEANINGS,
         SHOWN=_ROWS,
         verdict=_verdict(report),
-        summary=_summary(report),
+        report=report,
+        files=len({judged.file for judged in report.objects}),
+        numbered=counted,
         counts=report.summary,
         outcomes=[outcome for outcome in OUTCOMES if report.summary[outcome]],
         unreadable=alike(report.unreadable, lambda problem: problem.text),
@@ -83,8 +77,10 @@ def render(report: Report) -> str:
         teams=sorted({judged.team for judged in report.objects}),
         cut_off=drawn[:_DRAWN_AT_MOST],
         undrawn=len(drawn[_DRAWN_AT_MOST:]),
-        injected=[(same[0].additions, [_place(judged, judged.line) for judged in same]) for same in changed.values()],
+        injected=[(same[0].additions, [(judged, judged.line, "") for judged in same]) for same in changed.values()],
         as_field=as_field,
+        title_of=title_of,
+        NO_NAME=NO_NAME,
     )
 
 
@@ -95,18 +91,6 @@ def _verdict(report: Report) -> str:
     if report.unreadable:
         return "Not everything could be evaluated"
     return "Nothing would be denied" if report.results else "No findings"
-
-
-def _summary(report: Report) -> str:
-    files = len({judged.file for judged in report.objects})
-    parts = [f"{counted(report.summary['documents'], 'object')} in {counted(files, 'file')}"]
-    if report.patched:
-        parts.append(f"{len(report.patched)} would be changed by the webhook")
-    if report.skipped:
-        parts.append(f"{report.skipped} skipped")
-    if report.not_rendered:
-        parts.append(f"{counted(report.not_rendered, 'folder')} not rendered")
-    return "; ".join(parts)
 
 
 def _rows(pairs: Iterable[Found], name_of: Callable[[Found], str]) -> list[tuple[str, Counter[str]]]:
@@ -134,7 +118,7 @@ def _group(pairs: list[Found]) -> dict[str, Any]:
         return f"{result.reason}\n{result.detail}" if several else result.detail, result.fix
 
     variants: list[dict[str, Any]] = [
-        {"detail": detail, "fix": fix, "places": [_place(judged, result.line, result.field) for judged, result in same]}
+        {"detail": detail, "fix": fix, "places": [(judged, result.line, result.field) for judged, result in same]}
         for (detail, fix), same in alike(pairs, wording).items()
     ]
     detail = first.detail if all(variant["detail"] == first.detail for variant in variants) else ""
@@ -151,18 +135,13 @@ def _group(pairs: list[Found]) -> dict[str, Any]:
 
 def _drawn(report: Report) -> list[tuple[Markup, list[Place]]]:
     """Return the drawing of each timeline, with the places of its objects."""
-    pairs = [(_place(judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
+    pairs = [((judged, judged.line, line.where), line) for judged in report.objects for line in judged.cut_off]
     drawn = []
     for timeline, same in alike(pairs, lambda pair: replace(pair[1], where="")).items():
-        what = same[0][0].title if len(same) == 1 else f"{len(same)} workloads"
-        picture = svg.element(f"{what}, on {timeline.provider}", timeline)
-        drawn.append((Markup(picture), [place for place, _ in same]))  # noqa: S704 - svg.element escapes
+        what = title_of(same[0][0][0]) if len(same) == 1 else f"{len(same)} workloads"
+        picture = svg.draw([(f"{what}, on {timeline.provider}", timeline)], whole=False)
+        drawn.append((picture, [place for place, _ in same]))
     return drawn
-
-
-def _place(judged: ObjectReport, line: int, field: str = "") -> Place:
-    where = f"{judged.file}:{line}"
-    return Place(title_of(judged), judged.namespace or NO_NAME, judged.team, where, field)
 
 
 FORMAT: Final = Format(about="a page to search and share", render=render, timelines=True)

@@ -32,7 +32,7 @@ def names_object(data: bytes) -> bool:
         data = data.decode("utf-16", errors="replace").encode()
     if not any(key in data for key in _BOTH):
         return False
-    data = data.removeprefix(codecs.BOM_UTF8)
+    data = data.removeprefix(codecs.BOM_UTF8).replace(b"\r", b"\n")
     if _BRACKETS.match(data):
         return len(_at_top(data)) >= enough
     return any(len(set(_AT_MARGIN.findall(part))) >= enough for part in _SEPARATOR.split(data))

@@ -12,15 +12,18 @@ from msgspec.structs import replace
 
 from webhook.base.terminal import complain
 from webhook.inputs.files import Ignored, ManifestFile, holds_helm_templates, is_manifest, is_wanted
-from webhook.inputs.git import base_of
 from webhook.inputs.kustomizations import Rendered, is_kustomization, patches_of
 from webhook.inputs.objects import Manifest, Manifests, written_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from webhook.inputs.git import Base
+
 
 Read: TypeAlias = "Callable[[Iterable[ManifestFile]], Manifests]"
+RenderedFiles: TypeAlias = "Mapping[str, Collection[str]]"
+"""The real paths of the files that rendering reads, by command."""
 
 
 class Changes:
@@ -33,27 +36,19 @@ class Changes:
     """
 
     def __init__(
-        self,
-        flag: str,
-        ref: str,
-        *,
-        folder: Path,
-        paths: Sequence[str],
-        ignored: Ignored,
-        read: Read,
-        rendered: Mapping[str, Collection[str]],
+        self, base: Base, *, paths: Sequence[str], ignored: Ignored, read: Read, rendered: RenderedFiles
     ) -> None:
-        self._base = base_of(flag, ref, folder)
+        self._base = base
         self._ignored = ignored
         tops = (Path(path) for path in paths)
         self._tops = [(top, self._path(str(top))) for top in tops if not ignored.covers_given(top)]
         self._unchanged: dict[str, bool] = {}
         self._read = read
         self._rendered = rendered
-        self.old = self._read_old(ref)
+        self.old = self._read_old()
         self._texts = {_text(manifest) for manifest in self.old}
 
-    def _read_old(self, ref: str) -> list[Manifest]:
+    def _read_old(self) -> list[Manifest]:
         """Return the previous objects of changed files."""
         sources = {
             path: source for path in self._base.changed & self._base.files.keys() if (source := self._source(path))
@@ -64,7 +59,7 @@ class Changes:
         contents = self._base.read(sorted(sources.keys() - patches))
         manifests = self._read([replace(sources[path], size=len(data), data=data) for path, data in contents])
         for problem in manifests.problems:
-            complain(f"warning: where the branch left {ref}: {problem}")
+            complain(f"warning: where the branch left {self._base.ref}: {problem}")
         return manifests.objects
 
     def touches(self, manifest: Manifest) -> bool:

@@ -28,11 +28,13 @@ class Base(msgspec.Struct, frozen=True):
     """The merge base of HEAD and another commit, and the working tree's changes since then.
 
     Attributes:
+        ref: the name of the other commit.
         files: path from the root -> object id. Excludes links and submodules.
         changed: the paths of these files that the working tree changes or removes.
     """
 
     root: Path
+    ref: str
     commit: str
     files: Mapping[str, str]
     changed: frozenset[str]
@@ -90,7 +92,7 @@ def base_of(flag: str, ref: str, folder: Path) -> Base:
     entries = (entry.split("\t", 1) for entry in listed.split("\0") if entry)
     files = {path: about.split()[2] for about, path in entries if about.split()[0] in _FILES}
     changed = _git(root, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", commit, "--")
-    return Base(root, commit, files, frozenset(changed.decode(errors="surrogateescape").split("\0")))
+    return Base(root, ref, commit, files, frozenset(changed.decode(errors="surrogateescape").split("\0")))
 
 
 class GitError(CannotJudgeError):

@@ -90,10 +90,10 @@ class Inputs:
         if ref is None:
             return None
         from webhook.inputs.changes import Changes
+        from webhook.inputs.git import base_of
 
-        paths = self._options.paths
-        folder = folder_of(self._options)
-        return Changes(flag, ref, folder=folder, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
+        base, paths = base_of(flag, ref, folder_of(self._options)), self._options.paths
+        return Changes(base, paths=paths, ignored=ignored, read=self._read, rendered=self._reads)
 
     def _read(self, sources: Iterable[ManifestFile]) -> Manifests:
         manifests = read_objects(sources)

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.base.terminal import complain
+from webhook.capacity.placement.taints import says_spot
+from webhook.capacity.providers.pool import Taint
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.engine.lint import warnings
 from webhook.inputs.state import FileState
+from webhook.policy.errors import did_you_mean
 from webhook.rules.context import NOTHING_KNOWN, utc_now
 
 if TYPE_CHECKING:
@@ -36,11 +39,18 @@ def read_policies(paths: Sequence[Path], *, own_namespace: str = "", cluster: st
 
 
 def warn_of_spot_labels(bundle: Bundle, view: ClusterView) -> None:
-    """Warn of each new provider without spot Nodes, if Nodes have other values of its spot labels."""
+    """Warn of each new provider without spot Nodes, if Nodes have similar values of its spot labels."""
     for document in (own for own in bundle.own if own.kind == "CapacityProvider" and own not in bundle.replacing):
-        keys = {label.key for label in document.spec.spot_node_labels}
+        values = {label.key: label.value for label in document.spec.spot_node_labels}
         nodes = [node for node in view.nodes.values() if node.provider == document.name]
-        others = sorted({f"{key}={value}" for node in nodes for key, value in node.labels if key in keys})
+        others = sorted(
+            {
+                f"{key}={value}"
+                for node in nodes
+                for key, value in node.labels
+                if key in values and (says_spot(Taint("", value)) or did_you_mean(value, [values[key]]))
+            }
+        )
         if others and not any(node.spot for node in nodes):
             text = f"no Node has one, and some have {', '.join(others[:3])}; if these are spot, correct the value"
             complain(str(document.problem(("spec", "spotNodeLabels"), text, warning=True)))

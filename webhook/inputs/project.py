@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from webhook.inputs.options import JudgingOptions
 
 FILE: Final = ".spotgate.yaml"
+_MISNAMED: Final = ".spotgate.yml"
 
 
 def folder_of(options: JudgingOptions) -> Path:
@@ -32,8 +33,18 @@ def folder_of(options: JudgingOptions) -> Path:
 
 
 def find_project_file(folder: Path) -> Path | None:
-    """Return the project file in the folder or its closest parent, up to the root of the Git repository."""
-    return next((parent / FILE for parent in within_repository(folder) if os.path.lexists(parent / FILE)), None)
+    """Return the project file in the folder or its closest parent, up to the root of the Git repository.
+
+    Raise CannotJudgeError for a file with the name ``.spotgate.yml``, whose settings would silently not apply.
+    """
+    for parent in within_repository(folder):
+        if os.path.lexists(parent / FILE):
+            return parent / FILE
+        if os.path.lexists(misnamed := parent / _MISNAMED):
+            raise CannotJudgeError(
+                f"{os.path.relpath(misnamed)}: the project file has another name; rename it to {FILE}"
+            )
+    return None
 
 
 def repository_of(folder: Path) -> str:

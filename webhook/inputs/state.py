@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
 from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
 from webhook.capacity.view import ClusterView, FixedState
-from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, view_of_nodes, with_pools
-from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests
+from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, with_nodes
+from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests, written_identity
 from webhook.kube import disruption
 from webhook.kube.filling import mapping
 from webhook.kube.references import CLUSTER_SCOPED, KINDS, Reference, key_of, reference_from
@@ -104,8 +102,8 @@ def view_of(
     if offline and not nodes and not any(reader.any.facts.this_cluster for reader in readers.values()):
         joined = assume_here(joined)
     known = {key: budget for key, budget in budgets.items() if budget is not None}
-    return replace(
-        with_pools(view_of_nodes(nodes), joined if complete or joined else None),
+    view = ClusterView(
+        pools=joined if complete or joined else None,
         templates=templates,
         namespaces=namespaces,
         why_unknown="The files contain no node pool.",
@@ -120,19 +118,18 @@ def view_of(
             and type(start := mapping(manifest.value, "spec", "ordinals").get("start", 0)) is int
         },
     )
+    return with_nodes(view, nodes)
 
 
 def _references(manifests: Iterable[Manifest]) -> dict[str, Reference]:
     """Return the objects that Pods name."""
-    named = (manifest for manifest in manifests if manifest.group == KINDS.get(manifest.kind, (None,))[0])
-    return {
-        key_of(
-            manifest.kind,
-            "" if manifest.kind in CLUSTER_SCOPED else manifest.namespace or DEFAULT_NAMESPACE,
-            manifest.name,
-        ): reference_from(manifest.value)
-        for manifest in named
-    }
+    references: dict[str, Reference] = {}
+    for manifest in manifests:
+        group, kind, namespace, name = written_identity(manifest)
+        if group == KINDS.get(kind, (None,))[0]:
+            key = key_of(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+            references[key] = reference_from(manifest.value)
+    return references
 
 
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:

@@ -98,8 +98,8 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
 async def _read(
     api: Api, options: JudgingOptions, objects: Sequence[Manifest], bundle: Bundle, kinds: ResourceKinds
 ) -> Live:
-    reading = await read_cluster(api, bundle.providers, budgets=bundle.reads_budgets, seconds=_ANSWER)
-    problems = [Problem(str(options.kubeconfig), 0, 0, "", text) for text in reading.problems]
+    view, errors = await read_cluster(api, bundle.providers, budgets=bundle.reads_budgets, seconds=_ANSWER)
+    problems = [Problem(str(options.kubeconfig), 0, 0, "", sentence) for sentence in errors.sentences]
     sent = [_sent(manifest, kinds.resource(manifest), api.namespace or DEFAULT_NAMESPACE) for manifest in objects]
     stored: list[Manifest | None] = [None] * len(sent)
     if options.operation != "CREATE":
@@ -107,7 +107,7 @@ async def _read(
     if options.operation == "DELETE":
         sent = [in_cluster or manifest for manifest, in_cluster in zip(sent, stored, strict=True)]
     return Live(
-        view=reading.view,
+        view=view,
         requests=[
             (manifest, options.operation or ("CREATE" if current is None else "UPDATE"))
             for manifest, current in zip(sent, stored, strict=True)

@@ -52,13 +52,9 @@ class DisruptionBudget(msgspec.Struct, frozen=True, kw_only=True):
 
     def blocks(self, replicas: int | None) -> bool:
         """Return whether the budget blocks every eviction from a workload with this many replicas (None: unknown)."""
-        if self.max_unavailable is not None:
-            return scaled(self.max_unavailable, 1 if replicas is None else replicas) == 0
-        if self.min_available is None:
-            return False
-        if replicas is None:
-            return _percent(self.min_available) >= _ALL
-        return scaled(self.min_available, replicas) >= replicas
+        if replicas is None and self.max_unavailable is None:
+            return _percent(self.min_available or 0) >= _ALL
+        return self.least(replicas or 1) >= (replicas or 1)
 
     @property
     def bound(self) -> str:

@@ -181,10 +181,6 @@ class LaidOutPod(FoundTemplate, frozen=True):
                 return field_path(place) + text[len(before) :]
         return FoundTemplate.field(self, text)
 
-    def root(self, member: str) -> Steps:
-        """Return the path in the object of the Pod's ``metadata`` or ``spec``."""
-        return self._place((member,))
-
     def operations(self, operations: Iterable[Operation]) -> Iterator[Operation]:
         """Convert operations on the Pod to operations on the object. Skip fields that the object doesn't have.
 
@@ -199,9 +195,10 @@ class LaidOutPod(FoundTemplate, frozen=True):
             if field in copied:
                 value = msgspec.to_builtins(copied.pop(field))  # a copy, so that additions don't change the object
                 yield replace(operation, path=pointer((*self.path, *self.layout.spec, field)), value=value)
-            yield replace(operation, path=pointer(self._place(steps)))
+            yield replace(operation, path=pointer(self.place(steps)))
 
-    def _place(self, steps: Steps) -> Steps:
+    def place(self, steps: Steps) -> Steps:
+        """Return the path in the object of a path in the Pod."""
         for inside, place in (*self.moved.items(), *self._roots()):
             if steps[: len(inside)] == inside:
                 return (*place, *steps[len(inside) :])

@@ -147,18 +147,11 @@ class Lifecycle(msgspec.Struct, omit_defaults=True):
     stopSignal: str | None = None
 
 
-class ResourceClaimRef(msgspec.Struct, frozen=True):
-    """A container's use of one of the Pod's resource claims."""
-
-    name: str = ""
-
-
 class Resources(msgspec.Struct):
     """Compute resources. Quantities stay as written."""
 
     limits: dict[str, ResourceQuantity] | None = None
     requests: dict[str, ResourceQuantity] | None = None
-    claims: list[ResourceClaimRef] | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True):
@@ -207,7 +200,6 @@ class EmptyDir(msgspec.Struct, frozen=True):
 class HostPath(msgspec.Struct, frozen=True):
     """A file or directory on the node."""
 
-    path: str = ""
     type: str | None = None
 
 
@@ -268,7 +260,6 @@ class PodSpec(msgspec.Struct):
     os: PodOS | None = None
     priorityClassName: str | None = None
     restartPolicy: str | None = None
-    runtimeClassName: str | None = None
     resourceClaims: list[dict[str, Any]] | None = None
     resources: Resources | None = None
     overhead: dict[str, ResourceQuantity] | None = None

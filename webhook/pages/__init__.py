@@ -1,4 +1,4 @@
-"""HTML pages: self-contained files with light and dark mode, readable without scripts.
+"""HTML pages and SVG drawings: self-contained files with light and dark mode, readable without scripts.
 
     page("check.html", style="drawing.css", script="check.js", report=...)
 
@@ -33,6 +33,13 @@ def page(template: str, *, style: str, script: str = "", **content: object) -> s
     css, code = _parts(style, script)
     policy = content_policy(style=style, script=script)
     return _environment().get_template(template).render(style=css, script=code, policy=policy, **content)
+
+
+def drawing(template: str, *, whole: bool = False, **content: object) -> Markup:
+    """Render an SVG drawing: a file with its style if ``whole``, or else a part of a page with ``drawing.css``."""
+    style = Markup((_HERE / "drawing.css").read_text()) if whole else ""  # noqa: S704 - our own
+    shown = _environment().get_template(template).render(style=style, **content)
+    return Markup(shown.strip())  # noqa: S704 - the template escapes all values
 
 
 def content_policy(*, style: str, script: str = "") -> str:

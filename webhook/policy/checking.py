@@ -10,17 +10,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
+import pydantic
 from msgspec import NODEFAULT
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    TypeAdapter,
-    ValidationError,
-    create_model,
-    field_validator,
-)
+from pydantic import BaseModel, GetJsonSchemaHandler, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue  # noqa: TC002 - pydantic reads the annotations
 from pydantic_core import CoreSchema, core_schema
@@ -52,17 +44,22 @@ class CheckedModel(BaseModel):
         struct: the struct from which the model is derived, if any.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
     struct: ClassVar[type[msgspec.Struct] | None] = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         described = handler(schema)
+        properties = handler.resolve_ref_schema(described).get("properties", {})
         names = ((name, field.alias or name) for name, field in cls.model_fields.items())
-        describe_fields(cls.struct or cls, names, handler.resolve_ref_schema(described).get("properties", {}))
+        describe_fields(cls.struct or cls, names, properties)
+        for name, field in properties.items():
+            match field:
+                case {"anyOf": [written, {"type": "null"}], "default": None, **others}:  # `_is_written` rejects null
+                    properties[name] = {**written, **others}
         return described
 
-    @field_validator("*", mode="before")
+    @pydantic.field_validator("*", mode="before")
     @classmethod
     def _is_written(cls, value: object) -> object:
         """Reject a field without a value: the value is commented out, or its indentation is wrong."""
@@ -78,7 +75,7 @@ def checked(struct: type[msgspec.Struct]) -> type[CheckedModel]:
     fields: dict[str, Any] = {
         field.name: (hints[field.name], _field(field)) for field in msgspec.structs.fields(struct)
     }
-    model: type[CheckedModel] = create_model(
+    model: type[CheckedModel] = pydantic.create_model(
         struct.__name__, __base__=CheckedModel, __module__=struct.__module__, __doc__=struct.__doc__, **fields
     )
     model.struct = struct
@@ -98,7 +95,7 @@ def checked_schema(struct: type[msgspec.Struct], handler: GetCoreSchemaHandler) 
 
 def _field(field: msgspec.structs.FieldInfo) -> Any:
     default = field.default_factory() if field.default_factory is not NODEFAULT else field.default
-    return Field(default=... if default is NODEFAULT else default, alias=field.encode_name)
+    return pydantic.Field(default=... if default is NODEFAULT else default, alias=field.encode_name)
 
 
 _adapter: Final[Callable[[Any], TypeAdapter[Any]]] = cache(TypeAdapter)
@@ -113,7 +110,7 @@ def validate_model(
     """
     try:
         valid: M = _adapter(model).validate_python(value)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         mistakes = error.errors(include_url=False)
     else:
         return valid
@@ -122,7 +119,8 @@ def validate_model(
     for item in mistakes[:MISTAKES_AT_MOST]:
         if item["type"] == "too_short" and item["input"]:
             continue  # the list isn't empty: each item has a mistake, which is reported
-        path = (*prefix, *(part for part in item["loc"] if part != "[key]"))
+        field: FieldPath = getattr(item.get("ctx", {}).get("error"), "path", ())  # of a `SpecError`
+        path = (*prefix, *(part for part in item["loc"] if part != "[key]"), *field)
         problem(path, _text(item, model)[:_LONGEST])
     return None
 

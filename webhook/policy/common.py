@@ -103,7 +103,7 @@ class Model(msgspec.Struct, metaclass=_ModelMeta, frozen=True, rename="camel", f
     """
 
     def check(self) -> None:
-        """Raise ValueError if the fields contradict each other."""
+        """Raise ValueError if the fields contradict each other, or SpecError to name the field below the model."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":

@@ -112,6 +112,12 @@ class SpecErrors(ValueError):  # noqa: N818 - several errors
         super().__init__("\n".join(error.problem for error in self.errors))
 
 
+def expect_at_most(field: str, value: int, limiting: str, limit: int) -> None:
+    """Raise SpecError at ``field`` if its value exceeds that of the field ``limiting`` next to it."""
+    if value > limit:
+        raise SpecError((field,), f"{value} s is more than `{limiting}`, which is {limit} s; correct one of them")
+
+
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``, did you mean `x`?`` for the most similar known word, or an empty string if none reaches the cutoff."""
     if len(word) > HINTED_AT_MOST:

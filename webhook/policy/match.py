@@ -218,15 +218,15 @@ class RequestAttributes(NamedTuple):
         return cls(request.resource.version, request.name, in_namespace)
 
 
-class ResourceRule(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One entry of ``resourceRules``, as in a ValidatingAdmissionPolicy. ``*`` means all."""
 
     api_groups: tuple[str, ...]
-    resources: tuple[str, ...]
-    operations: tuple[str, ...]
     api_versions: tuple[str, ...] = ("*",)
-    resource_names: tuple[str, ...] = ()
+    operations: tuple[str, ...]
+    resources: tuple[str, ...]
     scope: str = "*"
+    resource_names: tuple[str, ...] = ()
 
     def names(self, operation: str, group: str, path: str) -> bool:
         """Return whether the rule names the operation and the resource. `mismatch` compares the other attributes."""

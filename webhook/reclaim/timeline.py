@@ -9,6 +9,7 @@ period, SIGTERM follows it, SIGKILL comes when the grace period ends). `tests/no
 from __future__ import annotations
 
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
@@ -38,15 +39,7 @@ class SpanStyle(NamedTuple):
     colour: str
 
 
-SPANS: Final[dict[SpanName, SpanStyle]] = {
-    "running": SpanStyle("runs on", "runs on", "─", "dim"),
-    "preStop": SpanStyle("preStop sleeps", "preStop", "▒", "yellow"),
-    "hook": SpanStyle("preStop, then SIGTERM", "preStop and SIGTERM", "▓", "yellow"),
-    "sidecar": SpanStyle("SIGTERM last", "sidecar", "░", "magenta"),
-    "shutdown": SpanStyle("SIGTERM: shuts down", "SIGTERM", "█", "cyan"),
-    "margin": SpanStyle("margin", "margin", "·", "green"),
-    "lost": SpanStyle("cut off", "lost", "X", "bold red"),
-}
+SPANS: Final = msgspec.yaml.decode(Path(__file__).with_name("spans.yaml").read_bytes(), type=dict[SpanName, SpanStyle])
 
 _TERM: Final = "SIGTERM"
 

@@ -23,8 +23,7 @@ from webhook.kube.pod import MIRROR_ANNOTATION
 from webhook.kube.resources import NAMESPACE_NAME_LABEL
 from webhook.model.decision import Outcome
 from webhook.model.review import NODES
-from webhook.registration.cel import JSON, literal, quoted
-from webhook.registration.conditions import CONTROLLERS_POD
+from webhook.registration.cel import CONTROLLERS_POD, JSON, literal, quoted
 from webhook.registration.matched_resources import MatchedResources, as_rules, matched_resources
 from webhook.registration.object_conditions import ObjectConditions
 from webhook.registration.pool_conditions import PoolConditions, unasked_fields

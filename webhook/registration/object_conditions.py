@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.capacity.placement.supply import EVERY_NODE_HAS
 from webhook.policy.terms import BREAK_GLASS
-from webhook.registration.cel import literal, quoted, selects
-from webhook.registration.conditions import (
-    CONTROLLERS_POD,
-    MEMBERS_AT_MOST,
-    REFERENCE,
-    RESOURCE,
-    any_of,
-    block,
-    changes_annotations,
-    has_keys,
-    reference,
-)
+from webhook.registration import cel
 from webhook.registration.matched_resources import MatchedResource, ResourceKey, matched_resources
 from webhook.rules.context import Phase
 from webhook.rules.protocol import NOTHING, Concern, Keys, concern_of
@@ -56,7 +45,7 @@ class ObjectConditions:
         self, bundle: Bundle, phase: Phase, matched: Mapping[ResourceKey, MatchedResource], also: Concern = NOTHING
     ) -> None:
         self._mutate = phase is Phase.MUTATE
-        self._neutral = literal(neutral_keys(bundle.providers.values()))
+        self._neutral = cel.literal(neutral_keys(bundle.providers.values()))
         self._matched = matched
         self._workloads = [workload for key, workload in bundle.index.workloads.items() if key in matched]
         self._selectors = {doc.name: doc.spec.match.object_selector for doc in bundle.documents if doc.is_policy}
@@ -81,9 +70,9 @@ class ObjectConditions:
         if not any_object and not self._concern.everything:
             expressions["concerns"] = self.needed()
             if self._of_controllers is not None:  # the same call validates these Pods
-                both = block(f"{CONTROLLERS_POD} ? (", [*always, *self._of_controllers.needed()])
-                expressions["concerns"] = [f"{both} : {block('(', self.needed())}"]
-        return [{"name": name, "expression": any_of(lines)} for name, lines in expressions.items()]
+                both = cel.block(f"{cel.CONTROLLERS_POD} ? (", [*always, *self._of_controllers.needed()])
+                expressions["concerns"] = [f"{both} : {cel.block('(', self.needed())}"]
+        return [{"name": name, "expression": cel.any_of(lines)} for name, lines in expressions.items()]
 
     def needed(self) -> list[str]:
         """Return expressions that are true for objects that may concern a policy."""
@@ -117,22 +106,23 @@ class ObjectConditions:
             if "*" in "".join(key) or not all(selectors):
                 whole.append(key)
             for selector in filter(None, selectors):
-                yield f"{REFERENCE} == {quoted(reference(*key))} && ({_selects(selector)})"
+                yield f"{cel.REFERENCE} == {cel.quoted(cel.reference(*key))} && ({_selects(selector)})"
         if whole:
-            yield f"!({REFERENCE} in {literal([reference(*key) for key in self._matched if key not in whole])})"
+            others = [cel.reference(*key) for key in self._matched if key not in whole]
+            yield f"!({cel.REFERENCE} in {cel.literal(others)})"
 
     def _changes(self) -> Iterator[str]:
         """Yield expressions that are true unless the request is an UPDATE that changes nothing of concern."""
         yield "request.operation != 'UPDATE' || object == null || oldObject == null"
         yield "object.?metadata.?labels != oldObject.?metadata.?labels"
-        yield from changes_annotations(self._concern.annotations)
+        yield from cel.changes_annotations(self._concern.annotations)
         resources = {_name(workload): [path.segments[0] for path in workload.paths] for workload in self._workloads}
         if _PODS in self._matched:
             resources["/pods"] = ["spec"]
         if resources:
             roots = sorted(set(chain.from_iterable(resources.values())))
             differ = (f"object.?{root} != oldObject.?{root}" for root in roots)
-            yield block(f"{RESOURCE} in {literal(sorted(resources))} && (", differ)
+            yield cel.block(f"{cel.RESOURCE} in {cel.literal(sorted(resources))} && (", differ)
 
     def _concerns(self) -> Iterator[str]:
         """Yield expressions that are true if an object may concern a policy."""
@@ -140,13 +130,13 @@ class ObjectConditions:
         yield from _metadata(self._concern, "object")
         built_in = {_name(workload): places for workload in self._workloads if (places := _places(workload))}
         if custom := sorted(_name(workload) for workload in self._workloads if _name(workload) not in built_in):
-            yield f"{RESOURCE} in {literal(custom)}"
+            yield f"{cel.RESOURCE} in {cel.literal(custom)}"
         if _PODS in self._matched:
             built_in["/pods"] = ["object"]
         if built_in:
             pods = ", ".join(dict.fromkeys(chain.from_iterable(built_in.values())))
-            search = f"{RESOURCE} in {literal(sorted(built_in))} && [{pods}].exists(pod,"
-            yield block(search, self._of_pod(self._concern))
+            search = f"{cel.RESOURCE} in {cel.literal(sorted(built_in))} && [{pods}].exists(pod,"
+            yield cel.block(search, self._of_pod(self._concern))
 
     def _of_pod(self, concern: Concern) -> Iterator[str]:
         """Yield expressions about the ``pod``. They also run on a workload, which has none of these fields."""
@@ -155,34 +145,35 @@ class ObjectConditions:
             yield from self._selectors_of_pod()
         if concern.tolerations:
             key = "toleration.?key.orValue('')"
-            one_of = f"!({key} in {literal(_BY_DEFAULT)}) && ({_text(key, concern.tolerations)})"
+            one_of = f"!({key} in {cel.literal(_BY_DEFAULT)}) && ({_text(key, concern.tolerations)})"
             yield from _list_has("pod.?spec.?tolerations", "toleration", one_of)
         if concern.images:
             one_of = _text("container.?image.orValue('')", Keys(containing=concern.images))
             yield from _list_has("pod.?spec.?containers", "container", one_of)
         if concern.gates:
-            one_of = f"gate.?name.orValue('') in {literal(sorted(concern.gates))}"
+            one_of = f"gate.?name.orValue('') in {cel.literal(sorted(concern.gates))}"
             yield from _list_has("pod.?spec.?schedulingGates", "gate", one_of)
         if concern.node_name:
-            yield f"({RESOURCE} != '/pods' || request.operation == 'CREATE') && pod.?spec.?nodeName.orValue('') != ''"
+            created = f"({cel.RESOURCE} != '/pods' || request.operation == 'CREATE')"
+            yield f"{created} && pod.?spec.?nodeName.orValue('') != ''"
 
     def _selectors_of_pod(self) -> Iterator[str]:
         selector = "pod.?spec.?nodeSelector.orValue({})"
-        yield f"{selector}.size() > {MEMBERS_AT_MOST}"
+        yield f"{selector}.size() > {cel.MEMBERS_AT_MOST}"
         yield f"{selector}.exists(key, !(key in {self._neutral}))"
         affinity = "pod.?spec.?affinity.?nodeAffinity"
         preferred = f"{affinity}.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
         yield f"type({preferred}) != list || {preferred}.size() > 0"
         requirement = f"!(requirement.?key.orValue('') in {self._neutral})"
-        has_requirement = any_of(_list_has("term.?matchExpressions", "requirement", requirement))
+        has_requirement = cel.any_of(_list_has("term.?matchExpressions", "requirement", requirement))
         terms = f"{affinity}.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms"
         yield from _list_has(terms, "term", has_requirement)
 
 
 def _metadata(concern: Concern, of: str) -> Iterator[str]:
     """Yield expressions about labels and annotations, which are maps of strings in every object."""
-    yield from has_keys(f"{of}.?metadata.?labels.orValue({{}})", concern.labels)
-    yield from has_keys(f"{of}.?metadata.?annotations.orValue({{}})", concern.annotations)
+    yield from cel.has_keys(f"{of}.?metadata.?labels.orValue({{}})", concern.labels)
+    yield from cel.has_keys(f"{of}.?metadata.?annotations.orValue({{}})", concern.annotations)
 
 
 def _list_has(place: str, item: str, test: str) -> Iterator[str]:
@@ -197,10 +188,9 @@ def _list_has(place: str, item: str, test: str) -> Iterator[str]:
 
 def _text(value: str, keys: Keys) -> str:
     """Return an expression that is true if a text is one of the keys or contains one."""
-    tests = [f"{value} in {literal(sorted(keys.exact))}"] if keys.exact else []
+    tests = [f"{value} in {cel.literal(sorted(keys.exact))}"] if keys.exact else []
     if keys.containing:
-        tests += [f"{value}.size() > {TEXT_LENGTH_AT_MOST}"]
-        tests += [f"{value}.contains({quoted(text)})" for text in sorted(keys.containing)]
+        tests.append(cel.contains_any(value, keys.containing, TEXT_LENGTH_AT_MOST))
     return " || ".join(tests)
 
 
@@ -233,4 +223,4 @@ def _name(workload: Workload) -> str:
 
 def _selects(selector: LabelSelectorSpec) -> str:
     objects = ("(object == null ? oldObject : object)", "(oldObject == null ? object : oldObject)")
-    return " || ".join(f"({selects(selector, f'{text}.?metadata.?labels.orValue({{}})')})" for text in objects)
+    return " || ".join(f"({cel.selects(selector, f'{text}.?metadata.?labels.orValue({{}})')})" for text in objects)

@@ -17,17 +17,7 @@ from webhook.capacity.providers.joins import Sizer
 from webhook.capacity.providers.query import Query, QueryPath
 from webhook.capacity.providers.reader import PoolReader
 from webhook.capacity.providers.reader_schema import MachineTemplateSpec, NodePoolReaderSpec
-from webhook.registration.cel import literal
-from webhook.registration.conditions import (
-    MEMBERS_AT_MOST,
-    REFERENCE,
-    RESOURCE,
-    SUBRESOURCE,
-    any_of,
-    block,
-    changes_annotations,
-    reference,
-)
+from webhook.registration import cel
 from webhook.rules.protocol import Keys, concern_of
 from webhook.rules.reserved_labels.places import PREFIX
 
@@ -138,7 +128,7 @@ class PoolConditions:
         fewer = f"object == null || oldObject == null || {new} < {old}"
         return [
             {"name": "pools-that-change", "expression": self._changes()},
-            {"name": "scaled-down", "expression": f"{SUBRESOURCE} != 'scale' || {fewer}"},
+            {"name": "scaled-down", "expression": f"{cel.SUBRESOURCE} != 'scale' || {fewer}"},
         ]
 
     def has_more(self, key: ResourceKey) -> bool:
@@ -152,29 +142,29 @@ class PoolConditions:
         """
         lines = ["object == null || oldObject == null || object.?spec != oldObject.?spec"]
         whole = [
-            reference(*key)
+            cel.reference(*key)
             for key in more
             for policy in self._matched[key].direct.values()
             if policy.kind.name not in OF_POOLS and concern_of([policy.validator], *key).everything
         ]
         if whole:
-            lines.append(f"{REFERENCE} in {literal(list(dict.fromkeys(whole)))}")
-        return [{"name": "other-changes", "expression": any_of(lines)}]
+            lines.append(f"{cel.REFERENCE} in {cel.literal(list(dict.fromkeys(whole)))}")
+        return [{"name": "other-changes", "expression": cel.any_of(lines)}]
 
     def _changes(self) -> str:
         resources: dict[str, list[str]] = {}
         for (group, resource), tree in sorted(self._unasked.items()):
-            differ = any_of(_differ("", _COMPARED_OTHERWISE | tree))
+            differ = cel.any_of(_differ("", _COMPARED_OTHERWISE | tree))
             resources.setdefault(differ, []).append(f"{group}/{resource}")
         lines = [
             "object.?metadata.?labels != oldObject.?metadata.?labels",
             "object.?metadata.?ownerReferences != oldObject.?metadata.?ownerReferences",
-            *changes_annotations(Keys(self._annotations, frozenset({PREFIX})), at_most=ANNOTATIONS_AT_MOST),
-            *(block(f"{RESOURCE} in {literal(names)} && (", [differ]) for differ, names in resources.items()),
+            *cel.changes_annotations(Keys(self._annotations, frozenset({PREFIX})), at_most=ANNOTATIONS_AT_MOST),
         ]
-        return block(
-            f"request.operation != 'UPDATE' || {SUBRESOURCE} != '' || object == null || oldObject == null || (", lines
-        )
+        for differ, names in resources.items():
+            lines.append(cel.block(f"{cel.RESOURCE} in {cel.literal(names)} && (", [differ]))
+        other = f"request.operation != 'UPDATE' || {cel.SUBRESOURCE} != '' || object == null || oldObject == null"
+        return cel.block(f"{other} || (", lines)
 
 
 def _differ(place: str, tree: Tree) -> Iterator[str]:
@@ -183,11 +173,11 @@ def _differ(place: str, tree: Tree) -> Iterator[str]:
     fields = {field: sorted(name for name, inner in tree.items() if inner is field) for field in ExcludedField}
     parents = {name: inner for name, inner in sorted(tree.items()) if isinstance(inner, dict)}
     sizes, controllers = fields[ExcludedField.SIZE], fields[ExcludedField.CONTROLLERS]
-    yield f"{new}.size() > {MEMBERS_AT_MOST} || {old}.size() > {MEMBERS_AT_MOST}"
+    yield f"{new}.size() > {cel.MEMBERS_AT_MOST} || {old}.size() > {cel.MEMBERS_AT_MOST}"
     numbers = f"type({new}[key]) == int && type({old}[?key].orValue(null)) == int"
-    grew = f" && !(key in {literal(sizes)} && {numbers} && {new}[key] > {old}[key])" if sizes else ""
-    yield f"{new}.exists(key, !(key in {literal([*parents, *controllers])}) && {new}[?key] != {old}[?key]{grew})"
-    yield f"{old}.exists(key, !(key in {literal(controllers)}) && !(key in {new}))"
+    grew = f" && !(key in {cel.literal(sizes)} && {numbers} && {new}[key] > {old}[key])" if sizes else ""
+    yield f"{new}.exists(key, !(key in {cel.literal([*parents, *controllers])}) && {new}[?key] != {old}[?key]{grew})"
+    yield f"{old}.exists(key, !(key in {cel.literal(controllers)}) && !(key in {new}))"
     for name, inner in parents.items():
         unlike = " || ".join(f"type({side}.?{name}.orValue(null)) != map" for side in (new, old))
-        yield block(f"{new}.?{name} != {old}.?{name} && (", [unlike, *_differ(f"{place}.{name}", inner)])
+        yield cel.block(f"{new}.?{name} != {old}.?{name} && (", [unlike, *_differ(f"{place}.{name}", inner)])

@@ -6,7 +6,7 @@ The classes depend on neither the code that runs rehearsals nor the code that sh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Mapping, Sequence  # noqa: TC003 - msgspec reads the annotations
 from typing import Any, Final, Literal
 
 import msgspec
@@ -37,9 +37,16 @@ class Figure(msgspec.Struct, frozen=True):
     max: float | None = None
 
     @classmethod
-    def over(cls, figures: list[float]) -> Figure:
-        """Return the range of these figures, one for each run. The range is unknown if any figure is NaN."""
-        return cls() if any(map(math.isnan, figures)) else cls(round(min(figures), 3), round(max(figures), 3))
+    def of(cls, value: float) -> Figure:
+        """Return the figure of one run, which is unknown if it is NaN."""
+        return cls() if math.isnan(value) else cls(value, value)
+
+    @classmethod
+    def over(cls, figures: Sequence[Figure]) -> Figure:
+        """Return the range of the figures of several runs. The range is unknown if any figure is."""
+        lows = [figure.min for figure in figures if figure.min is not None]
+        highs = [figure.max for figure in figures if figure.max is not None]
+        return cls(round(min(lows), 3), round(max(highs), 3)) if len(lows) == len(figures) else cls()
 
     def __str__(self) -> str:
         return self.words("unknown")

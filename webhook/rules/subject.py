@@ -69,6 +69,11 @@ class Subject:
         return decode_pod(self.request.object)
 
     @property
+    def pod_namespace(self) -> str:
+        """Return the namespace of the Pod. A new Pod may get it only from the request."""
+        return self.pod.metadata.namespace if self.template else self.request.namespace
+
+    @property
     def is_mirror_pod(self) -> bool:
         """Return whether a node created the Pod as a mirror Pod. Any user can set the annotation."""
         request = self.request

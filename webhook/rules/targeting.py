@@ -47,8 +47,7 @@ class Targeting(msgspec.Struct, frozen=True):
         settings = (self.provider, self.tolerating)
         target: Target | NotTargeting | None = subject.memo.get(settings)
         if target is None:
-            namespace = subject.pod.metadata.namespace if subject.template else subject.request.namespace
-            target = subject.memo[settings] = self.target_of_pod(subject.pod, namespace, view)
+            target = subject.memo[settings] = self.target_of_pod(subject.pod, subject.pod_namespace, view)
         return target
 
     def target_of_pod(self, pod: Pod, namespace: str, view: ClusterView) -> Target | NotTargeting:

@@ -1,1 +1,1 @@
-"""Run a process that lasts: log lines, limits, reload, recordings, and the operators' port. No HTTP for reviews."""
+"""Run a process that lasts: log lines, limits, metrics, reload, recordings, and the ops port. No HTTP for reviews."""

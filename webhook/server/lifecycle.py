@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from webhook.runtime.limits import Limits
     from webhook.runtime.reload import Reload, Reloader
-    from webhook.runtime.snapshot import Snapshot
     from webhook.server.follow import LiveCluster
     from webhook.server.tls.self_managed import SelfManaged
     from webhook.server.tls.serving import ServingCertificate
@@ -136,11 +135,11 @@ class Replica:
             self._recorder.start()
         managed, cluster, limits = self.managed, self.cluster, self._limits
         bundles = managed.look if managed is not None else None
-        following, use = [], self._use
+        following, use = [], self.webhook.use
         if cluster is not None:
             use, bundles = cluster.offer, bundles or partial(ca_bundles, cluster.api, _TIMEOUT)
             watching = cluster.registered.watch(lambda: self.webhook.snapshot.bundle, limits.webhooks_poll)
-            following = [cluster.run(self.reloader.snapshot, self._use), watching]
+            following = [cluster.run(self.reloader.snapshot, self.webhook.use), watching]
         works = (
             self.acceptor.accept(),
             self.acceptor.sweep(),
@@ -163,9 +162,6 @@ class Replica:
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
         log.info("stopped")
-
-    def _use(self, snapshot: Snapshot) -> None:
-        self.webhook.use(snapshot)
 
     async def _drain(self, stop: Stop) -> None:
         """Continue to serve, with `Connection: close` in every response, until no request has arrived for a while.

@@ -146,8 +146,7 @@ async def _serve(options: ServeOptions, certificate: ServingCertificate, reloade
             options.tls_name,
             certificate=certificate,
             replica=f"{socket.gethostname()}.{port}",
-            settle=limits.certificate_settle,
-            retention=limits.ca_retention,
+            limits=limits,
         )
     callers = frozenset(options.client_name)
     record = options.record

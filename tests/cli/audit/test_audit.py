@@ -16,7 +16,7 @@ from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.provider import sizers_by_resource
 from webhook.capacity.view import ClusterView, spot_nodes
 from webhook.cluster.discovery import ServedResource
-from webhook.cluster.view import NodeFacts, node_facts, view_of_nodes
+from webhook.cluster.view import NodeFacts, node_facts, with_nodes
 from webhook.commands.audit import run
 from webhook.commands.audit.run import Listed, listed_resources
 from webhook.commands.shared.policy_reports import AT_MOST, RESULT_TEXT_AT_MOST, report_kinds, reports_of
@@ -224,7 +224,7 @@ def test_spot_nodes_are_recognized_by_label_or_pool() -> None:
         node("unseen-pool", **{"cloud.google.com/gke-nodepool": "d", "cloud.google.com/gke-spot": "true"}),
         node("of-nobody"),
     ]
-    view = ClusterView(pools=pools, nodes=view_of_nodes(nodes).nodes)
+    view = ClusterView(pools=pools, nodes=with_nodes(ClusterView(), nodes).nodes)
     assert {name: pool and pool.name for name, (_, pool) in spot_nodes(view).items()} == {
         "spot-pool": "a",
         "both-spot": "c",
@@ -236,7 +236,7 @@ def test_a_workload_below_its_on_demand_floor_is_listed() -> None:
     pool = pool_of("cpu-spot", pool_name="cpu-spot")
     label = {"compute.coreweave.com/node-pool": "cpu-spot"}
     nodes = [node_facts(labels, Node(), BUNDLE.providers.values(), name) for name, labels in (("s", label), ("o", {}))]
-    view = ClusterView(pools=(pool,), nodes=view_of_nodes(nodes).nodes)
+    view = ClusterView(pools=(pool,), nodes=with_nodes(ClusterView(), nodes).nodes)
     kinds = (("", "Pod", "pods"), ("apps", "ReplicaSet", "replicasets"), ("apps", "Deployment", "deployments"))
     listed = [
         Listed(

@@ -98,6 +98,8 @@ def test_every_kind_has_its_own_branch() -> None:
         ("CapacityProvider", ("spec", "interruption", "drainSeconds"), "120"),
         ("ReservedLabels", ("spec", "match"), {"resourceRules": [{"apiGroups": [""], "resources": ["pods"]}]}),
         ("GracefulTermination", ("spec", "classes"), {"web": {"graceSeconds": 60}}),
+        ("OnDemandFallback", ("spec", "breakGlass"), None),
+        ("SpotSuitability", ("spec", "minimumReplicas"), None),
     ],
 )
 def test_the_schema_and_the_loader_find_the_same_mistakes(
@@ -219,6 +221,11 @@ def test_new_prints_the_example_from_the_page_of_the_kind(run: Run, kind: str) -
     done = run("new", kind)
     assert (done.code, done.out, done.err) == (0, file.read_text(), "")
     assert f"<!-- text of {file} -->" in page_of(kind).read_text(), "the example's place on the page"
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"PolicyTest"}))
+def test_each_example_loads_next_to_the_shipped_policies(kind: str) -> None:
+    assert load_bundle([SHIPPED, example_files()[kind]]).own
 
 
 @pytest.mark.parametrize("kind", ["GracefulTermination", "SpotPlacement"])

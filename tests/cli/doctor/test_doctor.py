@@ -18,6 +18,7 @@ from tests.cli.doctor.changes import (
     NOTHING,
     PODS,
     PROXY,
+    REPLICA,
     SECRET,
     SELF_MANAGED,
     UNREACHABLE,
@@ -26,6 +27,7 @@ from tests.cli.doctor.changes import (
     secret,
 )
 from tests.cli.doctor.recorded import NAMESPACE, Answer, RecordedApi
+from webhook import __version__
 from webhook.commands.doctor import configurations as check
 from webhook.commands.doctor.examine import examine
 
@@ -91,6 +93,22 @@ async def test_each_problem_is_one_line(case: str) -> None:
     assert problems.keys() == lines.keys()
     for name, pattern in lines.items():
         assert [text for text in problems[name] if not re.match(pattern, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ("version", f"it has version 0.0.1, and this program {__version__}"),
+        ("bundle", "it uses bundle 0.0.1, but the Deployment names policies of bundle "),
+    ],
+)
+async def test_during_a_rollout_only_the_replica_that_differs_has_a_problem(field: str, problem: str) -> None:
+    other = {f"ck5lq:8080{REPLICA}": {f'"{field}": "[^"]*"': f'"{field}": "0.0.1"'}}
+    replicas = [line for line in await examine(RecordedApi(other), NAMESPACE) if line.name.startswith("replica ")]
+    assert sorted(line.state for line in replicas) == ["ok", "ok", "warn"]
+    (late,) = [line for line in replicas if line.state == "warn"]
+    assert late.name.endswith("-ck5lq")
+    assert late.what.startswith(problem)
 
 
 ACCOUNT = "ServiceAccount spotgate"

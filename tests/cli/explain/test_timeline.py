@@ -18,10 +18,9 @@ from webhook.capacity.providers.pool import CapacityType, Gpu, Pool
 from webhook.commands.explain.text import timeline_lines
 from webhook.kube.edit import PodEditor
 from webhook.kube.pod_decoding import decode_pod
-from webhook.pages.drawing import WIDTH
 from webhook.reclaim import svg
 from webhook.reclaim.timeline import AS_WRITTEN, Event, ReclaimTimeline, clock, ticks, timeline_of
-from webhook.rules.reclaim_notice.plan import NoticePlan
+from webhook.rules.reclaim_notice.rule import NoticePlan
 
 if TYPE_CHECKING:
     from webhook.capacity.providers.provider import Provider
@@ -327,7 +326,7 @@ def test_volumes_lost_with_the_node_are_named() -> None:
     drawn = timeline(pod_of(mounted, volumes=[{"name": "scratch", "emptyDir": {}}]))
     assert drawn.gone == ("scratch",)
     assert "volume scratch" in plain(timeline_lines(drawn))
-    assert "volume scratch" in svg.render([("web", drawn)])
+    assert "volume scratch" in svg.draw([("web", drawn)], whole=True)
 
 
 def test_a_grace_period_of_a_day_is_cut_off() -> None:
@@ -337,7 +336,7 @@ def test_a_grace_period_of_a_day_is_cut_off() -> None:
     text = plain(timeline_lines(drawn)).splitlines()
     assert text[2].endswith("X» 1440:00")
     assert next(line for line in text if "cut off" in line).endswith("» goes on until")
-    picture = parse_svg(svg.render([("web", drawn)]))
+    picture = parse_svg(svg.draw([("web", drawn)], whole=True))
     assert [element.get("class") for element in picture.iter(f"{SVG}polygon")] == ["bg cut"]
     assert "lost 86385 s, up to 1440:00" in {element.text for element in picture.iter(f"{SVG}text")}
 
@@ -345,7 +344,7 @@ def test_a_grace_period_of_a_day_is_cut_off() -> None:
 def test_a_complete_drawing_has_no_cut_mark() -> None:
     drawn = timeline(pod_of(grace=480))
     assert "»" not in plain(timeline_lines(drawn))
-    assert "polygon" not in svg.render([("web", drawn)])
+    assert "polygon" not in svg.draw([("web", drawn)], whole=True)
 
 
 def test_a_reclaim_without_any_time_is_drawn() -> None:
@@ -355,7 +354,7 @@ def test_a_reclaim_without_any_time_is_drawn() -> None:
     pod = pod_of(grace=0)
     drawn = timeline_of("", pod, pod, provider=provider, pool=None, budget=GraceBudget(0, 0, "because"))
     assert "removal" in plain(timeline_lines(drawn))
-    assert "removal" in svg.render([("web", drawn)])
+    assert "removal" in svg.draw([("web", drawn)], whole=True)
 
 
 @given(
@@ -385,14 +384,15 @@ def test_spans_have_no_gaps_and_drawings_stay_in_bounds(
         assert all(span.seconds > 0 for span in lane.spans)
     assert [event.seconds for event in drawn.events] == sorted(event.seconds for event in drawn.events)
     assert drawn.events[-1].name == "removal"
-    for element in parse_svg(svg.render([("web", drawn)])).iter(f"{SVG}rect"):
+    picture = parse_svg(svg.draw([("web", drawn)], whole=True))
+    for element in picture.iter(f"{SVG}rect"):
         begin, width = float(element.get("x", "0")), float(element.get("width", "0"))
-        assert 0 <= begin <= begin + width <= WIDTH
+        assert 0 <= begin <= begin + width <= float(picture.get("width", "0"))
     assert max(map(len, plain(timeline_lines(drawn)).splitlines()[: 2 + len(drawn.lanes)])) <= 92
 
 
 def test_the_svg_is_to_scale() -> None:
-    root = parse_svg(svg.render([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))]))
+    root = parse_svg(svg.draw([("Pod web", timeline(pod_of(container(pre_stop=sleep(60)), grace=180)))], whole=True))
 
     widths = {
         bar.get("class"): float(bar.get("width", "0"))
@@ -406,7 +406,7 @@ def test_the_svg_is_to_scale() -> None:
 
 
 def test_the_svg_is_self_contained_and_escapes_names() -> None:
-    text = svg.render([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))])
+    text = svg.draw([("<Pod> \x1b[2J & co", timeline(pod_of(container('"a"<script>'))))], whole=True)
 
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
     assert not [element for element in parse_svg(text).iter() if element.tag in {f"{SVG}script", f"{SVG}image"}]

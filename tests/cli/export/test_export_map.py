@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 from tests.docs.pages import assert_shown, blocks, commands
+from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
+from webhook.capacity.placement.floor import FLOOR_ANNOTATION
+from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_ANNOTATION, KEEP_WORDS, SPOT, SPOT_PREFERRED
+from webhook.capacity.placement.workload_class import CLASS_LABEL, CLASSES
 from webhook.commands.export.mutating_policy import shapes
+from webhook.kube.notice import ACTIONS, FILE, ON_RECLAIM, RECLAIM_AT, VOLUME
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run, Write
@@ -70,3 +75,21 @@ def test_the_table_stays_below_the_kubernetes_limit(run: Run, write: Write, monk
     sizes = {item["name"]: len(item["expression"]) for item in exported["spec"]["variables"]}
     assert 15_000 < sizes.pop("answer") < 21_000
     assert max(sizes.values()) < 20_000
+
+
+def test_the_expressions_name_the_labels_and_annotations_of_the_webhook() -> None:
+    folder = Path(shapes.__file__).parent
+    text = "".join((folder / name).read_text() for name in ("variables.yaml", "mutation.cel", "notice.cel"))
+    names = {
+        CAPACITY_LABEL,
+        CLASS_LABEL,
+        FLOOR_ANNOTATION,
+        KEEP_ANNOTATION,
+        NODE_POOL_ANNOTATION,
+        ON_RECLAIM,
+        RECLAIM_AT,
+    }
+    assert set(re.findall(r"\bspotgate\.dev/[\w-]+", text)) == names
+    words = {SPOT, SPOT_PREFERRED, *KEEP_WORDS, *CLASSES, *ACTIONS, VOLUME, FILE}
+    quoted = set(re.findall(r"'([a-z]+(?:-[a-z]+)*)'", text))
+    assert quoted >= words

@@ -49,6 +49,15 @@ def test_the_documented_project_file_is_valid(run: Run, write: Write) -> None:
     assert fields == list(ProjectFile.__struct_encode_fields__)
 
 
+def test_a_misnamed_project_file_is_an_error_that_names_the_right_name(run: Run, write: Write) -> None:
+    write("repo/deploy/.spotgate.yml", PROJECT)
+    done = run("check", "repo/deploy/web")
+    problem = "repo/deploy/.spotgate.yml: the project file has another name; rename it to .spotgate.yaml\n"
+    assert (done.code, done.out, done.err) == (2, "", problem)
+    write("repo/deploy/.spotgate.yaml", "policies: [../policy]")
+    assert run("check", "repo/deploy/web").code == 0
+
+
 OUTSIDE = {
     "/etc/passwd": "is outside of this repository",
     "/dev/zero": "is outside of this repository",

@@ -96,3 +96,9 @@ def test_the_base_has_the_original_files(repository: Path, tmp_path: Path) -> No
 def test_a_missing_base_is_an_error(ref: str, path: str, error: str, tmp_path: Path) -> None:
     with pytest.raises(CannotJudgeError, match=error):
         write_base(ref, [path], tmp_path / "base")
+
+
+def test_a_folder_whose_name_begins_with_two_periods_is_in_the_repository(repository: Path, tmp_path: Path) -> None:
+    (repository / "..deploy").mkdir()
+    (repository / "..deploy" / "new.yaml").write_text("new")
+    assert write_base("main", ["..deploy"], tmp_path / "base") == []  # the base lacks it

@@ -18,7 +18,7 @@ from webhook.rehearse.inputs.nodes import RehearsedNode
 from webhook.rehearse.result import ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.drain import Drain
 from webhook.rehearse.runs.reclaim import Reclaim
-from webhook.rehearse.runs.shortage import causes_of, shortage_of
+from webhook.rehearse.runs.tally import causes_of, shortage_of
 from webhook.rehearse.runs.watching import SeenPod
 from webhook.rehearse.runs.workloads import RehearsedPod
 from webhook.rehearse.runs.writing import Writer

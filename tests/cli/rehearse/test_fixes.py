@@ -11,13 +11,13 @@ from msgspec import structs
 
 from webhook.engine.bundle import Bundle, load_bundle
 from webhook.inputs.objects import read_manifests
+from webhook.rehearse.compare import try_fixes
 from webhook.rehearse.fixes import _nodes_for, fixes_of, growth_of, with_fixes
 from webhook.rehearse.inputs.resources import manifest_of
 from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import Figure, Fix, ReclaimWindow, Rehearsal, RehearsalSummary, WorkloadResult
-from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

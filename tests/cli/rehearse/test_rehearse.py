@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,11 +15,10 @@ from webhook.commands import command_parser, main
 from webhook.commands.rehearse import publish as module
 from webhook.commands.rehearse.publish import publish, spot_pools
 from webhook.commands.shared.flags import options_of
-from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.live import without_environment
 from webhook.rehearse.inputs.nodes import read_node
 from webhook.rehearse.inputs.resources import manifest_of, requests_of, template_of
-from webhook.rehearse.inputs.snapshot import snapshot_of
+from webhook.rehearse.inputs.snapshot import keep_counts, snapshot_of
 from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.runs.watching import SeenPod, Watches
@@ -221,12 +219,10 @@ def test_conflicting_flags_are_an_error(flags: list[str], error: str, capsys: py
 def test_a_pool_that_can_not_be_rehearsed_keeps_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "run_on_cluster", lambda *_: pytest.fail("nothing may be published"))
 
-    def run(_: object, pool: str) -> Rehearsal:
-        raise CannotJudgeError(f"{pool} has no nodes")
+    def rehearse(lose: Sequence[str]) -> Rehearsal:
+        raise CannotJudgeError(f"{lose[0]} has no nodes")
 
     flags = command_parser("spotgate", "rehearse").parse_args(["--lose=a", "--lose=b", "--publish=x/y"])
     options = options_of(RehearseOptions, flags)
-    rehearsing: Any = SimpleNamespace(options=options, loss=lambda _, lost: lost[0], run=run)
-    nothing: Any = None
     with pytest.raises(CannotJudgeError, match="a has no nodes"):
-        publish(rehearsing, ("x", "y"), nothing)
+        publish(options, ("x", "y"), options.lose, rehearse)

@@ -116,4 +116,4 @@ def test_a_workload_recovers_when_as_many_pods_are_ready_as_before(
     looks: list[tuple[float, int]], again: float | None, down: float | None
 ) -> None:
     _, *figures = readiness_of([(seconds, (ready, 0, 0, 1)) for seconds, ready in looks])
-    assert [Figure.over([figure]).max for figure in figures] == [again, down]
+    assert [Figure.of(figure).max for figure in figures] == [again, down]

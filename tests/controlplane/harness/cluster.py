@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.controlplane.harness.kubectl import Kubectl, write_preferences
-from webhook.rehearse.controlplane import servers
-from webhook.rehearse.controlplane.control_plane import START_SECONDS, ControlPlane, reserve_control_plane
+from webhook.rehearse.controlplane.control_plane import (
+    NO_SERVICE_ACCOUNTS,
+    START_SECONDS,
+    ControlPlane,
+    reserve_control_plane,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,13 +121,13 @@ def start_cluster(binaries: Mapping[str, Path], *, controllers: bool = True) -> 
             kubectl=kubectl,
         )
         cluster.start_etcd()
-        cluster.start_api_server(*_observed(cluster.directory), *([] if controllers else [servers.NO_SERVICE_ACCOUNTS]))
+        cluster.start_api_server(*_observed(cluster.directory), *([] if controllers else [NO_SERVICE_ACCOUNTS]))
         if controllers:  # starting them earlier would only take CPU time from the API server
-            cluster.start("kube-controller-manager", servers.controller_manager(cluster.credentials))
+            cluster.start("kube-controller-manager", cluster.flags_of("kube-controller-manager"))
             kubeconfig = cluster.credentials.kubeconfig("system:kube-scheduler")
             cluster.start("kube-scheduler", [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"])
             leases = "--node-lease-duration-seconds=40"  # as kubelets do; without it no Node would have a Lease
-            cluster.start("kwok", [*servers.kwok(cluster.credentials, STAGES), leases])
+            cluster.start("kwok", [*cluster.flags_of("kwok", stages=STAGES), leases])
             timeout = f"--timeout={START_SECONDS:.0f}s"
             kubectl("wait", "--for=create", "serviceaccount/default", "--namespace=default", timeout)
         yield cluster

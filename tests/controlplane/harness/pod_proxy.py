@@ -68,7 +68,7 @@ class PodProxy:
             target = proxied[2]
         else:
             tls = ssl.create_default_context(cafile=str(self.cluster.credentials.authority))
-            address = self.cluster.url.removeprefix("https://")
+            address = self.cluster.credentials.url.removeprefix("https://")
             connection = http.client.HTTPSConnection(address, timeout=10, context=tls)
             target = path
         with contextlib.closing(connection):

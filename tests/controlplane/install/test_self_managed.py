@@ -27,6 +27,7 @@ from tests.controlplane.harness.live import PATIENCE, admin
 from webhook.cluster.api import Api
 from webhook.cluster.installation import ca_bundles, read_ca_bundles, read_secret, write_ca_bundles, write_secret
 from webhook.commands import main
+from webhook.runtime.limits import Limits
 from webhook.runtime.log import configure_logging
 from webhook.server.tls.self_managed import SelfManaged
 from webhook.server.tls.serving import ServingCertificate
@@ -86,9 +87,8 @@ class Replica:
         self.name = name
         pair = self_signed(NAMES, [], datetime.now(UTC))[1]
         self.certificate = ServingCertificate(pair, names=NAMES)
-        self.managed = SelfManaged(
-            api, SECRET, NAMES, certificate=self.certificate, replica=name, settle=SETTLE, retention=RETENTION
-        )
+        limits = Limits(certificate_settle=SETTLE, ca_retention=RETENTION)
+        self.managed = SelfManaged(api, SECRET, NAMES, certificate=self.certificate, replica=name, limits=limits)
         self.task = asyncio.create_task(self.certificate.watch(POLL, self.managed.look))
 
     @property

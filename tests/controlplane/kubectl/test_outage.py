@@ -10,7 +10,7 @@ import pytest
 
 from tests.builders import deployment, labeled, node_pool, pod
 from tests.controlplane.harness.kubectl import as_list
-from webhook.registration.conditions import KEY_LENGTH_AT_MOST
+from webhook.registration.cel import KEY_LENGTH_AT_MOST
 from webhook.registration.pool_conditions import ANNOTATIONS_AT_MOST
 
 if TYPE_CHECKING:

@@ -174,7 +174,7 @@ async def test_in_a_cluster_the_pods_service_account_is_used(
     bare_cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", bare_cluster.url.rpartition(":")[2])
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", bare_cluster.credentials.url.rpartition(":")[2])
     (tmp_path / "token").write_text(bare_cluster.credentials.tokens["admin"])
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(bare_cluster.credentials.authority))

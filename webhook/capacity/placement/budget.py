@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from webhook.base.text import go_duration
+from webhook.capacity.placement.target import NotTargeting, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from webhook.capacity.placement.target import Target
     from webhook.capacity.providers.pool import Pool
     from webhook.capacity.providers.provider import Provider
     from webhook.kube.pod import Pod
@@ -63,25 +63,28 @@ class GraceBudgets:
         self._providers = providers
         self._by_provider = {name: _of_provider(provider) for name, provider in providers.items()}
 
-    def of(self, target: Target) -> GraceBudget | None:
+    def of(self, target: Target | NotTargeting) -> GraceBudget | None:
         """Return the strictest budget that may apply to a Pod. Return None if no provider is in play."""
+        if isinstance(target, NotTargeting):
+            return min(map(self.of_pool, target.chosen), key=attrgetter("seconds"), default=None)
         strictest = self.strictest(target)
         return strictest[0] if strictest is not None else None
 
     def strictest(self, target: Target) -> tuple[GraceBudget, Provider, Pool | None] | None:
         """Return the result of `of`, with its provider, and with its pool if that is known."""
         options: list[tuple[GraceBudget, Provider, Pool | None]] = []
-        options += [(self._of_pool(pool), self._providers[pool.provider], pool) for pool in target.pools or ()]
+        options += [(self.of_pool(pool), self._providers[pool.provider], pool) for pool in target.pools or ()]
         seen = {provider.name for _, provider, _ in options}
         unseen = [provider for provider in target.providers if provider.name not in seen]
         options += [(self._by_provider[provider.name], provider, None) for provider in unseen]
         return min(options, key=lambda option: option[0].seconds, default=None)
 
-    def of_pools(self, pools: Iterable[Pool]) -> GraceBudget | None:
-        """Return the strictest budget of these pools. Return None if there are none."""
-        return min(map(self._of_pool, pools), key=attrgetter("seconds"), default=None)
+    def of_node(self, provider: Provider, pool: Pool | None) -> GraceBudget:
+        """Return the budget of a Pod on a node of this provider, and of this pool if it is known."""
+        return self.of_pool(pool) if pool is not None else self._by_provider[provider.name]
 
-    def _of_pool(self, pool: Pool) -> GraceBudget:
+    def of_pool(self, pool: Pool) -> GraceBudget:
+        """Return the budget of a pool."""
         budget = self._by_provider[pool.provider]
         if pool.grace_seconds is None:
             return budget

@@ -14,7 +14,7 @@ from webhook.kube.pod import Requirement
 from webhook.kube.tolerations import is_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from webhook.capacity.placement.feasible import Rejected
     from webhook.capacity.placement.supply import Nodes, SpotNodes, Supply
@@ -87,24 +87,12 @@ def _listed(
     if any(nodes.pool is not None and nodes.pool.capacity is CapacityType.BOTH for nodes in group):
         base = tuple(_equals(*mark) for mark in group[0].marks[:1])
         outside = [nodes for nodes in outside if all(map(nodes.may_be, base))]
-    candidates = _candidates(group, supply, labels, by_name=by_name)
-    return next(((*base, candidate) for candidate in candidates if _separates(candidate, group, outside)), ())
-
-
-def _candidates(
-    group: Sequence[SpotNodes], supply: Supply, labels: tuple[LabelSpec, ...], *, by_name: bool
-) -> Iterator[Requirement]:
-    """Yield the candidate requirements, in the order of `_listed`."""
     key = group[0].provider.pool_name_label
     names = Requirement(key, "In", tuple(sorted({nodes.labels.get(key, "") for nodes in group})))
-    if by_name:
-        yield names
-    for label in labels:
-        yield _equals(label.key, label.value)
-    for item in sorted(group[0].labels.items()):
-        if item[0] in supply.given:
-            yield _equals(*item)
-    yield names
+    declared = (item for item in sorted(group[0].labels.items()) if item[0] in supply.given)
+    marks = (*((label.key, label.value) for label in labels), *declared)
+    candidates = (*([names] if by_name else ()), *(_equals(*mark) for mark in marks), names)
+    return next(((*base, candidate) for candidate in candidates if _separates(candidate, group, outside)), ())
 
 
 def _equals(key: str, value: str) -> Requirement:

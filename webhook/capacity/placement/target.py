@@ -21,7 +21,7 @@ from webhook.capacity.placement.own_nodes import names_nodes
 from webhook.capacity.placement.supply import Supply, supply_of
 from webhook.capacity.placement.taints import says_spot
 from webhook.capacity.providers.joins import with_used
-from webhook.capacity.providers.pool import CapacityType, Pool, Taint
+from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint
 from webhook.kube.affinity import PREFERRED, Term, Tristate
 from webhook.kube.tolerations import tolerates
 
@@ -109,6 +109,16 @@ class NotTargeting(msgspec.Struct, frozen=True):
     untouchable: bool = False
     unknown: bool = False
     chosen: tuple[Pool, ...] = ()
+
+    @property
+    def gpu(self) -> bool:
+        """Return whether a chosen pool has GPUs."""
+        return any(pool.gpu is Gpu.YES for pool in self.chosen)
+
+    @property
+    def by_preference(self) -> bool:
+        """Return whether a chosen pool may not be spot, so that the grace period is never lowered."""
+        return not all(pool.spot for pool in self.chosen)
 
 
 class OwnChoice(msgspec.Struct, frozen=True):
@@ -234,12 +244,9 @@ def _answer(
         # Only where the Pod can run: an injected selector would restrict the providers in the same way.
         providers=tuple({spot.provider.name: spot.provider for spot in fit.nodes}.values()) or candidates,
         pools=None if not pools and (fit.nodes or not supply.known) else pools,
-        nodes=fit.nodes,
-        rejected=fit.rejected,
-        strays=fit.strays,
         gpu=demands.gpu,
-        tolerations=fit.tolerations,
         pinned=pinned,
+        **msgspec.structs.asdict(fit),
     )
 
 

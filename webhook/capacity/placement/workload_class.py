@@ -6,11 +6,14 @@ determine it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from webhook.base.globs import Globs
 from webhook.kube.containers import declares_port
 from webhook.kube.pod import COMPLETING, Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 CLASS_LABEL: Final = "spotgate.dev/workload-class"
 
@@ -19,6 +22,8 @@ QUEUE_WORKER: Final = "queue-worker"
 CHECKPOINTING: Final = "checkpointing"
 BATCH: Final = "batch"
 CLASSES: Final = (STATELESS, QUEUE_WORKER, CHECKPOINTING, BATCH)
+REPEATABLE: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
+"""Classes for which a reclaim costs time, but loses no request."""
 
 TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org", "Job.batch.volcano.sh"))
 """Owners, as ``Kind.group`` (globs), whose Pods with GPUs are checkpointing, even if they restart."""
@@ -30,11 +35,15 @@ def is_queue_worker(pod: Pod) -> bool:
     return owner is not None and owner.kind == "ReplicaSet" and not declares_port(pod)
 
 
-def derive_class(pod: Pod, training_operators: Globs, *, gpu: bool) -> tuple[str, str]:
-    """Return the class of a Pod without a class label, and the reason as a phrase.
+def class_of(
+    pod: Pod, *, gpu: bool, known: Container[str] = CLASSES, training_operators: Globs = TRAINING_OPERATORS
+) -> tuple[str, str]:
+    """Return the class of a Pod, and the reason as a phrase. The label of the Pod has precedence if it is known.
 
-    ``training_operators`` match owners as ``Kind.group``.
+    ``gpu``: the Pod requests GPUs. ``training_operators`` match owners as ``Kind.group``.
     """
+    if (named := pod.labels.get(CLASS_LABEL, "")) in known:
+        return named, "its label"
     if (policy := pod.spec.restartPolicy) in COMPLETING:
         because = f"it runs to completion (restartPolicy: {policy})"
         return (CHECKPOINTING, f"{because}, and requests GPUs") if gpu else (BATCH, because)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from webhook.capacity.providers.pool import CapacityType, Pool, Size
+from webhook.capacity.providers.pool import CapacityType, MachineFacts, Pool, Size
 from webhook.capacity.providers.query import QueryResults
 from webhook.capacity.providers.reader_schema import SizedBySpec
 
@@ -119,18 +119,13 @@ def with_template(pool: Pool, template: Pool | None) -> Pool:
     """Return the pool with the machines of its template. Without the template, the machines are unknown."""
     own = pool.own or pool
     if template is None:
-        missing = own.missing_template
-        return replace(own, unread=own.unread or missing, problems=(*own.problems, missing), own=own)
+        kind, _, name = own.template or ("", "", "")
+        missing = f"{kind or 'template'} {name or '(without a name)'} is not known"
+        problems, unread = (*own.problems, missing), own.unread or missing
+        return replace(own, unread=unread, problems=problems, lacks_template=True, own=own)
     return replace(
         own,
-        capacity=template.capacity,
-        gpu=template.gpu,
-        gpu_type=template.gpu_type,
-        gpu_count=template.gpu_count,
-        instance_type=template.instance_type,
-        superchip=template.superchip,
-        marked=template.marked,
-        own_marks=template.own_marks,
+        **{fact: getattr(template, fact) for fact in MachineFacts.__struct_fields__},
         labels={**template.labels, **own.labels},
         zones=own.zones or template.zones,
         problems=(*own.problems, *(f"{template}: {problem}" for problem in template.problems)),

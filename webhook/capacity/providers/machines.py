@@ -53,12 +53,12 @@ class Machines:
             return Gpu.UNKNOWN
         return answers.pop() if len(answers) == 1 else Gpu.ANY
 
-    def architecture(self, instance_types: Iterable[str], requirements: Requirements | None) -> str:
+    def architecture(self, instance_types: Iterable[str], requirements: Requirements) -> str:
         """Return the architecture of all machines of these types that meet the requirements.
 
         Return an empty string if it is unknown or if machines differ.
         """
-        of_labels = ((arm, requirements.of(key).values) for key, arm in self._arm_labels if requirements is not None)
+        of_labels = ((arm, requirements.of(key).values) for key, arm in self._arm_labels)
         if any(values and all(arm.match(value.casefold()) for value in values) for arm, values in of_labels):
             return "arm64"
         types = [name.casefold() for name in instance_types]

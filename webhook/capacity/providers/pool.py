@@ -70,25 +70,40 @@ TemplateRef = tuple[str, str, str]
 """The kind, namespace, and name of a template."""
 
 
-class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """One node pool of any provider.
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts about the machines of a pool that its machine template sets, if it has one.
+
+    Attributes:
+        capacity: spot, on-demand, both, limited, or unknown.
+        gpu_type: the accelerator, if the pool names one in addition to the instance type: ``nvidia-tesla-t4``.
+        instance_type: the instance types, separated by commas; empty if unknown.
+        superchip: whether there is at least one instance type, and none can be spot.
+        marked: whether spot nodes have the provider's spot labels.
+        own_marks: the labels that spot nodes have instead, if they aren't ``marked``.
+    """
+
+    capacity: CapacityType = CapacityType.UNKNOWN
+    gpu: Gpu = Gpu.UNKNOWN
+    gpu_type: str = ""
+    gpu_count: int | None = None
+    instance_type: str = ""
+    superchip: bool = False
+    marked: bool = True
+    own_marks: tuple[tuple[str, str], ...] = ()
+
+
+class Pool(MachineFacts, frozen=True, kw_only=True):
+    """One node pool of any provider. A Node group and a machine template are read as pools, too.
+
+    It is flat: recordings and expressions (``pools[0].gpuType``) have this form.
 
     Attributes:
         provider: the name of the `CapacityProvider` whose reader read the pool.
         kind: the kind of its resource, such as ``NodePool``.
         name: the name of its resource; with ``kind`` and ``namespace`` (empty if cluster-scoped), the pool's identity.
         pool_name: the name of the pool at its provider and in its nodes' pool-name label; empty if unknown.
-        capacity: spot, on-demand, both, limited, or unknown.
         partly_limited: whether it is spot, and its other nodes end by themselves.
-        gpu_type: the accelerator, if the pool names one in addition to the instance type: ``nvidia-tesla-t4``.
-        instance_type: the instance types, separated by commas; empty if unknown.
         machines: the possible values of each required label that describes machines, by key.
-        autoscaling: whether an autoscaler sizes the pool, up to ``maximum`` nodes. If not, it has ``desired`` nodes.
-        size: the size that another object sets for the pool, or None.
-        blocked: why the pool gets no nodes, from its status, limits, or requirements; empty if it can get nodes.
-        passing: whether the reason in ``blocked`` is temporary, such as a lack of capacity.
-        unread: the reason why the pool's usability is unknown: a field that can't be read; empty if there is none.
-        held_by: the field that is the cause of ``blocked`` or ``unread``.
         taints: the declared taints of its nodes.
         shown_taints: the taints that its Nodes have now, and that new nodes need not have.
         bare: whether the provider adds no platform taints to its nodes.
@@ -98,20 +113,25 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
             them; None if unknown.
         label_domains: the domains of other labels that its nodes may have, if the pool declares all labels.
         zones: the zones of its nodes; empty if unknown.
+        autoscaling: whether an autoscaler sizes the pool, up to ``maximum`` nodes. If not, it has ``desired`` nodes.
+        size: the size that another object sets for the pool, or None.
+        blocked: why the pool gets no nodes, from its status, limits, or requirements; empty if it can get nodes.
+        passing: whether the reason in ``blocked`` is temporary, such as a lack of capacity.
+        unread: the reason why the pool's usability is unknown: a field that can't be read; empty if there is none.
+        held_by: the field that is the cause of ``blocked`` or ``unread``.
+        deleting: whether the pool, its cluster, or the object that sizes it has a deletionTimestamp.
         grace_seconds: the pool's own limit on the grace periods of Pods, in seconds.
         safety_margin_seconds: the seconds to subtract from that limit; None for the provider's margin.
         cluster: the cluster of its nodes, if that isn't the cluster that stores the pool; else empty.
         cluster_path: the provider's path of that cluster, if the pool contains the path; see `joins`.
         assumed_here: whether that cluster is assumed to be this one, because files show no other cluster and no Nodes.
+        is_cluster: whether the resource is the cluster itself, so that all pools are deleted with it.
         chosen_by: the key of the label with which Pods must select the pool to run there; empty if there is none.
         uses: the names of other pools whose nodes it uses.
-        is_cluster: whether the resource is the cluster itself, so that all pools are deleted with it.
         template: the kind, namespace, and name of the object that describes its machines, or None.
-        own: the pool before it was joined with its template or its size; None if it wasn't.
-        marked: whether its spot nodes have the provider's spot labels.
-        own_marks: the labels that its spot nodes have instead, if it isn't ``marked``.
+        lacks_template: whether that object is unknown, and so are the machines.
         is_template: whether the object is a machine template, and not a pool.
-        deleting: whether the pool, its cluster, or the object that sizes it has a deletionTimestamp.
+        own: the pool before it was joined with its template or its size; None if it wasn't.
         problems: the problems with fields that can't be read, each with its field.
     """
 
@@ -120,14 +140,18 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str = ""
     pool_name: str = ""
-    capacity: CapacityType = CapacityType.UNKNOWN
+    # Its nodes
     partly_limited: bool = False
-    gpu: Gpu = Gpu.UNKNOWN
-    gpu_type: str = ""
-    gpu_count: int | None = None
-    instance_type: str = ""
     machines: tuple[tuple[str, LabelValues], ...] = ()
-    superchip: bool = False
+    taints: tuple[Taint, ...] = ()
+    shown_taints: tuple[Taint, ...] = ()
+    bare: bool = False
+    requirements: Requirements | None = None
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    label_keys: frozenset[str] | None = None
+    label_domains: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
+    # How many nodes it has, and whether it can have some
     autoscaling: bool = False
     desired: int | None = None
     maximum: int | None = None
@@ -137,45 +161,28 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     passing: bool = False
     unread: str = ""
     held_by: str = ""
-    taints: tuple[Taint, ...] = ()
-    shown_taints: tuple[Taint, ...] = ()
-    bare: bool = False
-    requirements: Requirements | None = None
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
-    label_keys: frozenset[str] | None = None
-    label_domains: frozenset[str] = frozenset()
-    zones: frozenset[str] = frozenset()
+    deleting: bool = False
+    # The time that its Pods have to stop
     grace_seconds: int | None = None
     safety_margin_seconds: int | None = None
+    # Where it is, and for which Pods
     cluster: str = ""
     cluster_path: str = ""
     assumed_here: bool = False
+    is_cluster: bool = False
     chosen_by: str = ""
     uses: frozenset[str] = frozenset()
-    is_cluster: bool = False
+    # How it was read
     template: TemplateRef | None = None
-    own: Pool | None = None
-    marked: bool = True
-    own_marks: tuple[tuple[str, str], ...] = ()
+    lacks_template: bool = False
     is_template: bool = False
-    deleting: bool = False
+    own: Pool | None = None
     problems: tuple[str, ...] = ()
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
         """Return the values that identify the pool among all pools."""
         return (self.provider, self.kind, self.namespace, self.name)
-
-    @property
-    def missing_template(self) -> str:
-        """Return the problem of a pool whose machine template is unknown, as a phrase."""
-        kind, _, name = self.template or ("", "", "")
-        return f"{kind or 'template'} {name or '(without a name)'} is not known"
-
-    @property
-    def lacks_template(self) -> bool:
-        """Return whether the pool's machine template is unknown."""
-        return self.missing_template in self.problems
 
     @property
     def elsewhere(self) -> bool:

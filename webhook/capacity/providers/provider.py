@@ -50,15 +50,15 @@ class Provider(CapacityProviderSpec, dict=True):
     def readers(self) -> tuple[PoolReader, ...]:
         """Return the readers of its node pools, and of the machine templates of the node pools."""
         readers: list[PoolReader] = []
+        own = {"provider": self.name, "facts": self, "machines": self.machines}
         for spec in self.node_pools:
-            fields = {**asdict(spec), "provider": self.name, "facts": self}
+            fields = {**asdict(spec), **own}
             fields["namespaced"] = spec.namespaced or spec.listed_in is not None
             if spec.template is not None:
                 fields["capacity"] = CapacityReaderSpec(values={}, default=spec.template.default)
             readers.append(PoolReader(**fields))
             for kind in spec.template.kinds if spec.template is not None else ():
-                fields = {**asdict(kind), "provider": self.name, "facts": self, "namespaced": spec.namespaced}
-                fields["size"] = SizeReaderSpec()
+                fields = {**asdict(kind), **own, "namespaced": spec.namespaced, "size": SizeReaderSpec()}
                 readers.append(PoolReader(**fields, is_template=True))
         return tuple(readers)
 
@@ -205,6 +205,11 @@ class ResourceReader(msgspec.Struct, frozen=True):
     def read(self, value: Mapping[str, Any]) -> Pool:
         """Return the pool that an object of this resource declares."""
         return self.of(value).read(value)
+
+    def known(self, pools: Iterable[Pool] | None, namespace: str, name: str) -> Pool | None:
+        """Return the one of these pools that the object with this name declares."""
+        identities = {(reader.provider, reader.kind, namespace, name) for reader in self.readers}
+        return next((pool for pool in pools or () if pool.identity in identities), None)
 
 
 def readers_by_resource(providers: Iterable[Provider]) -> dict[tuple[str, str], ResourceReader]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from jmespath import functions, visitor
 from jmespath.exceptions import JMESPathError
 
 from webhook.base.bounds import POOL_ITEMS, QUERY_STEPS, OverBoundError
+from webhook.base.exits import CannotJudgeError
 from webhook.base.placeholders import placeholder_before
 from webhook.kube.layouts import member
 from webhook.policy.errors import did_you_mean
@@ -107,12 +108,17 @@ class Query:
         if len(text) > _LONGEST:
             raise ValueError(f"has more than {_LONGEST:,} characters")
         query = cls(text)
-        query._tree  # noqa: B018
+        if not query.plain:
+            _parse(text)
         return query
 
     @cached_property
     def _tree(self) -> Any:
-        return None if self.plain else _parse(self.text)
+        try:
+            return None if self.plain else _parse(self.text)
+        except ValueError as error:
+            how = "someone edited a shipped CapacityProvider: to find the line, name the file with --policies"
+            raise CannotJudgeError(f"{error}; {how}") from None
 
     @cached_property
     def _whole(self) -> list[QueryPath]:
@@ -246,10 +252,8 @@ class QueryResults:
         if query is None:
             return None
         result, problem = self.answer(query)
-        if problem and doubt:
-            self.doubt(query, problem)
-        elif problem:
-            self.note(problem)
+        if problem:
+            self.note(problem, query if doubt else None)
         return result
 
     def is_unread(self, query: Query) -> bool:
@@ -266,17 +270,12 @@ class QueryResults:
             self._answers[query.text] = answer
         return answer
 
-    def note(self, problem: str) -> None:
-        """Add a problem unless it is already noted."""
+    def note(self, problem: str, doubted: Query | None = None) -> None:
+        """Add a problem unless it is already noted. With ``doubted``, the pool's usability depends on this field."""
         if problem not in self.problems:
             self.problems.append(problem)
-
-    def doubt(self, query: Query, *problems: str) -> None:
-        """Note problems that make the pool's usability unknown."""
-        for problem in problems:
-            self.note(problem)
-        if problems and not self.unread:
-            self.unread = query.place(self.value)
+        if doubted is not None and not self.unread:
+            self.unread = doubted.place(self.value)
 
     def typed(self, query: Query | None, kind: type[_T], expected: str, *, doubt: bool = False) -> _T | None:
         """Return the result of `ask`. If it has another type, note the problem and return None.
@@ -286,8 +285,7 @@ class QueryResults:
         result: _T | None = self.ask(query, doubt=doubt)
         if query is None or result is None or type(result) is kind:
             return result
-        note = partial(self.doubt, query) if doubt else self.note
-        note(f"{query.place(self.value)} is {placeholder_before(result)}{expected}")
+        self.note(f"{query.place(self.value)} is {placeholder_before(result)}{expected}", query if doubt else None)
         return None
 
     def number(self, query: Query | None) -> int | None:

@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 
 from webhook.base.placeholders import placeholder_in
 from webhook.capacity.providers.joins import Sizer, cluster_of, with_template
-from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL, Machines
-from webhook.capacity.providers.pool import CapacityType, Gpu, Pool, Taint, TemplateRef
+from webhook.capacity.providers.machines import TYPE_LABEL, ZONE_LABEL
+from webhook.capacity.providers.pool import CapacityType, Gpu, MachineFacts, Pool, Taint, TemplateRef
 from webhook.capacity.providers.query import Query, QueryResults
 from webhook.capacity.providers.reader_schema import CapacityReaderSpec, NodePoolReaderSpec
 from webhook.capacity.providers.requirements import NO_REQUIREMENTS, Requirements, read_requirements
@@ -26,6 +26,7 @@ from webhook.kube.quantity import amount_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from webhook.capacity.providers.machines import Machines
     from webhook.capacity.providers.schema import CapacityProviderSpec
 
 
@@ -42,17 +43,14 @@ class PoolReader(NodePoolReaderSpec, dict=True):
     Attributes:
         provider: the name of the `CapacityProvider`.
         facts: the provider's document.
+        machines: the document's facts about machines.
     """
 
     provider: str
     facts: CapacityProviderSpec
+    machines: Machines
     capacity: CapacityReaderSpec
     is_template: bool = False
-
-    @cached_property
-    def machines(self) -> Machines:
-        """Return the facts about machines in the provider's document."""
-        return Machines(self.facts)
 
     @cached_property
     def sizer(self) -> Sizer | None:
@@ -97,65 +95,40 @@ class _PoolParser(QueryResults):
 
     def pool(self) -> Pool:
         """Return the pool that the object declares. Never raise because of its contents."""
-        reader, value = self._reader, self.value
+        reader, value, facts = self._reader, self.value, self._reader.facts
         name = _text(member(value, ("metadata", "name"))) or _text(member(value, ("metadata", "generateName")))
         namespace = _text(member(value, ("metadata", "namespace")))
-        # The name of a template isn't the name of a pool.
-        labels = self._labels("" if reader.is_template else name)
-        if reader.chosen_by:
-            labels[reader.chosen_by] = name
+        labels = self._labels(name)
         requirements = self._requirements(labels)
-        if requirements is not None:
-            marks = (label for label in reader.facts.spot_node_labels if label.instead)
-            labels |= {label.key: label.value for label in marks if requirements.admits_only(label.key, label.value)}
         types = self._instance_types(requirements)
-        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
-            labels[ARCH_LABEL] = architecture
-        capacity, limited = self._capacity(requirements), bool(self.ask(reader.capacity.limited))
-        if limited and capacity is CapacityType.ON_DEMAND:
-            capacity = CapacityType.LIMITED
-        gpu_type, gpu_count, gpu = self._gpu(types, requirements)
-        gpu, no_nodes = self._within_limits(gpu)
-        impossible = (requirements or NO_REQUIREMENTS).impossible
-        reasons = [
-            (no_nodes, reader.size.limits, False),
-            (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
-            *((case.because, case.when, case.passing) for case in reader.unusable if self.ask(case.when, doubt=True)),
-        ]
-        # A permanent reason takes precedence over a temporary one.
-        holding = (reason for reason in reasons if reason[0])
-        blocked, where, passing = min(holding, key=itemgetter(2), default=("", None, False))
-        usual = (reader.facts.grace_period.budget_seconds, reader.facts.grace_period.safety_margin_seconds)
+        labels |= self._implied(labels, requirements, types)
+        machines = self._machines(requirements, types)
+        blocked, where, passing = self._blocked(requirements, machines)
+        usual = (facts.grace_period.budget_seconds, facts.grace_period.safety_margin_seconds)
         grace_seconds, margin = reader.grace_period.read(self, usual) or (None, None)
         cluster, cluster_path = self._cluster(namespace, name)
         label_keys = self._label_keys(labels, requirements)
-        autoscaling = self.typed(reader.size.autoscaling, bool, "neither true nor false", doubt=True) is True
-        taints = self._taints()
         pool = Pool(
+            **asdict(machines),
             provider=reader.provider,
             kind=reader.kind,
             name=name,
             namespace=namespace,
-            pool_name=labels.get(reader.facts.pool_name_label, ""),
-            capacity=capacity,
-            partly_limited=limited and capacity is CapacityType.SPOT,
-            gpu=gpu,
-            gpu_type=gpu_type,
-            gpu_count=gpu_count,
-            instance_type=", ".join(types),
-            machines=reader.machines.described(requirements) if requirements is not None else (),
-            superchip=reader.machines.never_spot(types),
-            autoscaling=autoscaling,
+            pool_name=labels.get(facts.pool_name_label, ""),
+            partly_limited=machines.capacity is CapacityType.SPOT and bool(self.ask(reader.capacity.limited)),
+            machines=reader.machines.described(requirements),
+            autoscaling=self.typed(reader.size.autoscaling, bool, "neither true nor false", doubt=True) is True,
+            taints=self._taints(),
             desired=self.number(reader.size.desired),
             maximum=self.number(reader.size.maximum),
             unlimited=reader.size.unlimited,
             blocked=blocked,
             passing=passing,
+            # All fields above are read before: `self.unread` is the first of them that is in doubt.
             unread=f"its {self.unread} can't be read" if self.unread else "",
             held_by=where.place(value) if where is not None else self.unread,
-            taints=taints,
             bare=bool(self.ask(reader.without_platform_taints)),
-            requirements=requirements,
+            requirements=requirements if reader.requirements is not None else None,
             labels=labels,
             label_keys=label_keys,
             label_domains=reader.machines.label_domains if label_keys is not None else frozenset(),
@@ -168,33 +141,27 @@ class _PoolParser(QueryResults):
             uses=frozenset(name for name in self.ask(reader.uses_pools) or () if isinstance(name, str)),
             is_cluster=reader.is_cluster,
             template=self._template(namespace),
-            marked=reader.labels_spot_nodes,
-            own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
             is_template=reader.is_template,
             deleting=bool(member(value, ("metadata", "deletionTimestamp"))),
             problems=tuple(self.problems),
         )
         return pool if pool.template is None else with_template(pool, None)
 
-    def _requirements(self, labels: Mapping[str, str]) -> Requirements | None:
+    def _requirements(self, labels: Mapping[str, str]) -> Requirements:
         query = self._reader.requirements
-        if query is None:
-            return None
-        requirements = read_requirements(self.ask(query), query.field, labels)
+        requirements = NO_REQUIREMENTS if query is None else read_requirements(self.ask(query), query.field, labels)
         self.problems += requirements.problems
         return requirements
 
-    def _instance_types(self, requirements: Requirements | None) -> tuple[str, ...]:
+    def _instance_types(self, requirements: Requirements) -> tuple[str, ...]:
         query = self._reader.instance_type
         if query is None:
-            return tuple(sorted((requirements or NO_REQUIREMENTS).of(TYPE_LABEL).values or ()))
+            return tuple(sorted(requirements.of(TYPE_LABEL).values or ()))
         written = self.ask(query)
-        if self.is_unread(query):
+        if self.is_unread(query) or written == ANY_TYPE:
             return ()
         several = written if isinstance(written, list) else [written]
         types = {name for name in several if isinstance(name, str) and name}
-        if written == ANY_TYPE:
-            return ()
         where = query.place(self.value)
         if placeholder := placeholder_in(written):
             problem = f"has the placeholder {placeholder}"
@@ -207,11 +174,30 @@ class _PoolParser(QueryResults):
         self.note(f"{where} {problem}")
         return ()
 
-    def _capacity(self, requirements: Requirements | None) -> CapacityType:
+    def _machines(self, requirements: Requirements, types: tuple[str, ...]) -> MachineFacts:
+        """Return the facts about the machines within the limits of the pool."""
+        reader = self._reader
+        capacity = self._capacity(requirements)
+        limited = capacity is CapacityType.ON_DEMAND and self.ask(reader.capacity.limited)
+        gpu_type, gpu_count, gpu = self._gpu(types, requirements)
+        # If the limits allow no GPUs and not all machines have GPUs, only machines without GPUs remain.
+        without_gpus = gpu is not Gpu.YES and any(map(reader.facts.gpu.resources.match, self._exhausted))
+        return MachineFacts(
+            capacity=CapacityType.LIMITED if limited else capacity,
+            gpu=Gpu.NO if without_gpus else gpu,
+            gpu_type=gpu_type,
+            gpu_count=gpu_count,
+            instance_type=", ".join(types),
+            superchip=reader.machines.never_spot(types),
+            marked=reader.labels_spot_nodes,
+            own_marks=tuple((self.ask(reader.own_spot_labels) or {}).items()),
+        )
+
+    def _capacity(self, requirements: Requirements) -> CapacityType:
         capacity = self._reader.capacity
         if self._reader.template is not None:
             return CapacityType(capacity.default) if self._template("") is None else CapacityType.UNKNOWN
-        if capacity.label and requirements is not None:
+        if capacity.label:
             return self._required_capacity(capacity.label, requirements)
         query = self._reader.capacity_query
         written = self.ask(query)
@@ -244,7 +230,7 @@ class _PoolParser(QueryResults):
         both = CapacityType.BOTH if capacities else CapacityType.UNKNOWN
         return capacities.pop() if len(capacities) == 1 else both
 
-    def _gpu(self, types: tuple[str, ...], requirements: Requirements | None) -> tuple[str, int | None, Gpu]:
+    def _gpu(self, types: tuple[str, ...], requirements: Requirements) -> tuple[str, int | None, Gpu]:
         """Return the accelerator type, the count, and whether the nodes have GPUs."""
         reader = self._reader
         where = reader.accelerators
@@ -260,7 +246,7 @@ class _PoolParser(QueryResults):
             return named, count, Gpu.YES
         if unread:
             return "", count, Gpu.UNKNOWN
-        if requirements is not None and reader.instance_type is None:
+        if reader.requirements is not None and reader.instance_type is None:
             return "", count, reader.machines.gpus_of(requirements)
         # The provider picks any of the pool's types, regardless of the Pods' requests.
         if count == 0 and not types:
@@ -268,20 +254,32 @@ class _PoolParser(QueryResults):
         gpu = reader.machines.classify(types)
         return "", count, Gpu.UNKNOWN if gpu is Gpu.ANY else gpu
 
-    def _within_limits(self, gpu: Gpu) -> tuple[Gpu, str]:
-        """Return the presence of GPUs within the pool's limits, and the reason if the limits allow no nodes."""
+    @cached_property
+    def _exhausted(self) -> list[str]:
+        """Return the resources of which the limits allow 0, sorted."""
         query = self._reader.size.limits
         limits = self.typed(query, dict, "not a map", doubt=True)
         if query is None or limits is None:
-            return gpu, ""
+            return []
         amounts = {str(resource): amount_of(limit) for resource, limit in limits.items()}
-        odd = [resource for resource, amount in amounts.items() if amount is None]
-        self.doubt(query, *(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity" for resource in odd))
-        none = [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
-        of_gpus = list(filter(self._reader.facts.gpu.resources.match, none))
-        because = next((f"its limits allow 0 of {name}" for name in none if name not in of_gpus or gpu is Gpu.YES), "")
-        # If the limits allow no GPUs and not all machines have GPUs, only machines without GPUs remain.
-        return Gpu.NO if of_gpus and gpu is not Gpu.YES else gpu, because
+        for resource in (name for name, amount in amounts.items() if amount is None):
+            self.note(f"{query.field}[{resource[:_SHOWN]!r}] is not a quantity", query)
+        return [resource for resource, amount in sorted(amounts.items()) if amount is not None and amount <= 0]
+
+    def _blocked(self, requirements: Requirements, machines: MachineFacts) -> tuple[str, Query | None, bool]:
+        """Return why the pool gets no nodes, the field of the reason, and whether the reason is temporary."""
+        reader, impossible = self._reader, requirements.impossible
+        exhausted = [
+            name for name in self._exhausted if machines.gpu is Gpu.YES or not reader.facts.gpu.resources.match(name)
+        ]
+        reasons = [
+            *((f"its limits allow 0 of {name}", reader.size.limits, False) for name in exhausted),
+            (impossible and f"no node can meet its requirements on {impossible}", reader.requirements, False),
+            *((case.because, case.when, case.passing) for case in reader.unusable if self.ask(case.when, doubt=True)),
+        ]
+        # A permanent reason takes precedence over a temporary one.
+        holding = (reason for reason in reasons if reason[0])
+        return min(holding, key=itemgetter(2), default=("", None, False))
 
     def _taints(self) -> tuple[Taint, ...]:
         reader, query = self._reader, self._reader.taints
@@ -289,10 +287,12 @@ class _PoolParser(QueryResults):
         if query is None or written is None:
             return ()
         taints, problems = read_taints(written, query.place(self.value), reader.taint_effects, texts=reader.taint_texts)
-        self.doubt(query, *problems)
+        for problem in problems:
+            self.note(problem, query)
         return taints
 
     def _labels(self, name: str) -> dict[str, str]:
+        """Return the labels that an object of this name declares for the nodes."""
         reader = self._reader
         labels: dict[str, str] = {}
         where = reader.labels.field if reader.labels is not None else ""
@@ -304,23 +304,34 @@ class _PoolParser(QueryResults):
         for key, query in reader.known_labels.items():
             if isinstance(item := self.answer(query)[0], str):
                 labels[key] = item
-        if reader.pool_name is not None:
-            name = self.typed(reader.pool_name, str, "not text") or ""
-        if name:
-            labels[reader.facts.pool_name_label] = name
+        # The name of a template isn't the name of a pool.
+        own = "" if reader.is_template else name
+        if pool_name := own if reader.pool_name is None else self.typed(reader.pool_name, str, "not text"):
+            labels[reader.facts.pool_name_label] = pool_name
+        if reader.chosen_by:
+            labels[reader.chosen_by] = name
         return labels
 
-    def _label_keys(self, labels: Mapping[str, str], requirements: Requirements | None) -> frozenset[str] | None:
+    def _implied(self, labels: Mapping[str, str], requirements: Requirements, types: tuple[str, ...]) -> dict[str, str]:
+        """Return further labels of the nodes, which follow from the requirements and the instance types."""
+        reader = self._reader
+        marks = (label for label in reader.facts.spot_node_labels if label.instead)
+        implied = {mark.key: mark.value for mark in marks if requirements.admits_only(mark.key, mark.value)}
+        if ARCH_LABEL not in labels and (architecture := reader.machines.architecture(types, requirements)):
+            implied[ARCH_LABEL] = architecture
+        return implied
+
+    def _label_keys(self, labels: Mapping[str, str], requirements: Requirements) -> frozenset[str] | None:
         """Return the keys of all labels that the nodes may have. Return None if that is unknown."""
-        if not self._reader.labels_complete or requirements is None or None in requirements.unreadable:
+        if not self._reader.labels_complete or self._reader.requirements is None or None in requirements.unreadable:
             return None
         unread = filter(None, requirements.unreadable)
         return self._reader.machines.label_keys.union(labels, requirements.labels, unread)
 
-    def _zones(self, requirements: Requirements | None) -> frozenset[str]:
+    def _zones(self, requirements: Requirements) -> frozenset[str]:
         query = self._reader.zones
         if query is None:
-            return (requirements or NO_REQUIREMENTS).of(ZONE_LABEL).values or frozenset()
+            return requirements.of(ZONE_LABEL).values or frozenset()
         written = self.ask(query)
         zones = written if isinstance(written, list) else [written] if written else []
         texts = frozenset(zone for zone in zones if isinstance(zone, str))

@@ -10,6 +10,7 @@ import msgspec
 from webhook.capacity.providers.pool import CapacityType
 from webhook.capacity.providers.query import Query, QueryResults
 from webhook.policy.common import Flag, Model, NonEmpty, Seconds, Whole
+from webhook.policy.errors import expect_at_most
 from webhook.policy.fields import ApiGroup, KindName, LabelKey, ResourceName
 from webhook.policy.schema_annotations import AnyValue, Check, EnumDescriptions, Field, Parsed
 
@@ -158,6 +159,8 @@ class GraceWindowSpec(Model):
         """Raise ValueError if the fields contradict each other."""
         if (self.from_ is None) is (self.budget_seconds is None):
             raise ValueError("write either `from` or `budgetSeconds`")
+        if self.budget_seconds is not None:
+            expect_at_most("safetyMarginSeconds", self.safety_margin_seconds, "budgetSeconds", self.budget_seconds)
 
     def read(self, results: QueryResults) -> tuple[int, int] | None:
         """Return the seconds that a pool's Pods have to stop, and the margin, or None if the window doesn't apply."""

@@ -12,6 +12,7 @@ from webhook.base.globs import Globs
 from webhook.capacity.providers.pool import Taint
 from webhook.capacity.providers.reader_schema import EffectName, NodePoolReaderSpec
 from webhook.policy.common import Flag, Glob, Model, NameGlob, NonEmpty, Patterns, Seconds
+from webhook.policy.errors import expect_at_most
 from webhook.policy.fields import LabelKey, LabelValue
 from webhook.policy.schema_annotations import EnumDescriptions, Field, Parsed
 
@@ -210,6 +211,10 @@ class TimelineSpec(Model):
     assumes: str = ""
     """The assumptions of the drain, without a full stop, for rehearsals."""
 
+    def check(self) -> None:
+        """Raise SpecError if the drain begins after the removal."""
+        expect_at_most("drainSeconds", self.drain_seconds, "removalSeconds", self.removal_seconds)
+
 
 class SignalSpec(Model):
     """A signal on a Node that its machine is being reclaimed."""
@@ -235,6 +240,11 @@ class SignalSpec(Model):
     removal_seconds: Seconds | None = None
     """Seconds from the signal to the removal. Default: `interruption.removalSeconds`."""
 
+    def check(self) -> None:
+        """Raise SpecError if the drain begins after the removal."""
+        if self.drain_seconds is not None and self.removal_seconds is not None:
+            expect_at_most("drainSeconds", self.drain_seconds, "removalSeconds", self.removal_seconds)
+
 
 class GracePeriodSpec(Model):
     """The time that an ordinary Pod has to stop."""
@@ -243,6 +253,10 @@ class GracePeriodSpec(Model):
     """Maximum seconds from SIGTERM (or preStop) to removal."""
     safety_margin_seconds: Annotated[Seconds, Field(examples=[15])]
     """Seconds to subtract."""
+
+    def check(self) -> None:
+        """Raise SpecError if the margin exceeds the budget."""
+        expect_at_most("safetyMarginSeconds", self.safety_margin_seconds, "budgetSeconds", self.budget_seconds)
 
 
 class SystemNamespacesSpec(Model):

@@ -69,6 +69,8 @@ class _ManagedFields(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     managedFields: list[_ManagedFields] | None = None

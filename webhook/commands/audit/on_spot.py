@@ -14,7 +14,7 @@ import msgspec
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
 from webhook.capacity.placement.floor import FLOOR_ANNOTATION, Floor, parse_floor
-from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT, Target
+from webhook.capacity.placement.target import CAPACITY_LABEL, SPOT
 from webhook.capacity.view import ClusterView, spot_nodes
 from webhook.kube.affinity import Tristate
 from webhook.kube.layouts import LaidOutPod
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from webhook.engine.bundle import Bundle
     from webhook.inputs.objects import Identity, Manifest
     from webhook.judging.judge import Judge
-    from webhook.kube.pod import OwnerReference, Pod
+    from webhook.kube.pod import OwnerReference
     from webhook.model.decision import Finding
 
 _SUITABILITY: Final = "spot-suitability/"
 _FALLBACK: Final = "on-demand-fallback/"
+_REPLICA_SET: Final = ("apps", "ReplicaSet")
 _OF_NODES: Final = frozenset({("apps", "DaemonSet"), ("", "Node")})
 """Owners whose Pods end with their Node."""
 
@@ -43,14 +44,13 @@ class SpotWorkload(msgspec.Struct, kw_only=True):
     """A workload with Pods on spot Nodes.
 
     Attributes:
-        version: the API version.
         pods: the number of its Pods on spot Nodes; ``pools`` are their node pools.
         early: how many seconds of the grace period the worst of these Pods loses.
         reasons: why the workload would not survive.
         floors: the ReplicaSets below their on-demand floor.
     """
 
-    version: str
+    api_version: str
     pods: int = 0
     pools: list[str] = []
     early: int = 0
@@ -82,10 +82,13 @@ class OnSpot:
     def take_pod(self, identity: Identity, controller: OwnerReference | None, node_name: str, raw: msgspec.Raw) -> None:
         """Count a Pod that runs on a spot Node or has an on-demand floor."""
         node = self._nodes.get(node_name)
-        if node_name and controller is not None and FLOOR_ANNOTATION.encode() in bytes(raw):
-            owner_identity = (controller.group, controller.kind, identity[2], controller.name)
-            self._count(decode_pod(raw), owner_identity, on_demand=node is None)
         owner = (controller.group, controller.kind) if controller is not None else None
+        if node_name and controller is not None and owner == _REPLICA_SET and FLOOR_ANNOTATION.encode() in bytes(raw):
+            floor = parse_floor(decode_pod(raw).annotations.get(FLOOR_ANNOTATION, ""))
+            if floor is not None:
+                count = self._floors.setdefault((*owner, identity[2], controller.name), FloorCount(floor))
+                count.pods += 1
+                count.on_demand += node is None
         if node is None or owner in _OF_NODES:
             return
         _, _, namespace, _ = identity
@@ -95,23 +98,12 @@ class OnSpot:
         if controller is not None:
             self.pass_on(identity, controller)
 
-    def _count(self, pod: Pod, owner: Identity, *, on_demand: bool) -> None:
-        """Count a bound Pod for the on-demand floor of its ReplicaSet."""
-        floor = parse_floor(pod.annotations.get(FLOOR_ANNOTATION, ""))
-        if floor is not None and owner[:2] == ("apps", "ReplicaSet"):
-            count = self._floors.setdefault(owner, FloorCount(floor))
-            count.pods += 1
-            count.on_demand += on_demand
-
     def _of_pod(self, raw: msgspec.Raw, provider: Provider, pool: Pool | None) -> SpotWorkload:
         """Return a Pod as a workload, with a reason if it loses part of its grace period on its Node."""
         pools = [pool.name] if pool is not None and pool.name else []
-        workload = SpotWorkload(version="v1", pods=1, pools=pools)
+        workload = SpotWorkload(api_version="v1", pods=1, pools=pools)
         pod = decode_pod(raw)
-        anywhere = Target(preferred=False, because="", providers=(provider,), pools=None)
-        budget = self._budgets.of_pools([pool]) if pool is not None else self._budgets.of(anywhere)
-        if budget is None:
-            return workload
+        budget = self._budgets.of_node(provider, pool)
         timeline = timeline_of("", pod, pod, provider=provider, pool=pool, budget=budget)
         if pod.annotations.get(timeline.unevicted) == "true":
             fix = f"remove the annotation `{timeline.unevicted}`, or run it on demand"
@@ -135,8 +127,7 @@ class OnSpot:
             fix = "delete a Pod on a spot Node: its replacement runs on demand while `spotgate controller` runs"
             owned.floors.append(RiskReason(id="spot-placement/floor-not-kept", reason=reason, fix=fix))
         owner_identity = (owner.group, owner.kind, identity[2], owner.name)
-        version = owner.apiVersion.rpartition("/")[2]
-        workload = self._workloads.setdefault(owner_identity, SpotWorkload(version=version))
+        workload = self._workloads.setdefault(owner_identity, SpotWorkload(api_version=owner.apiVersion))
         workload.pods += owned.pods
         workload.pools += [pool for pool in owned.pools if pool not in workload.pools]
         workload.floors += owned.floors
@@ -177,10 +168,10 @@ class OnSpot:
 
     def risks(self) -> Iterator[ReclaimRisk]:
         """Yield the workloads on spot Nodes with their reasons, ordered by namespace and name."""
-        for (group, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
+        for (_, kind, namespace, name), workload in sorted(self._workloads.items(), key=lambda item: item[0][2:]):
             fallback = (self._without_fallback[pool] for pool in workload.pools if pool in self._without_fallback)
             yield ReclaimRisk(
-                api_version=f"{group}/{workload.version}" if group else workload.version,
+                api_version=workload.api_version,
                 kind=kind,
                 namespace=namespace,
                 name=name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 from webhook.base.exits import CannotJudgeError
 from webhook.cluster.api import JSON_TYPE, Api, ApiError
 from webhook.cluster.discovery import ServedResource, served_resources
-from webhook.cluster.resources import read_cluster, refusals
+from webhook.cluster.resources import read_cluster
 from webhook.cluster.source import METADATA_LIST, PAGE_SECONDS, pages
 from webhook.commands.audit.on_spot import OnSpot
 from webhook.documents import Document
@@ -84,7 +83,7 @@ class Reader:
             try:
                 path = served.path_in(namespace)
                 async for page in pages(lambda url: self.fetch(url, accept), path, query, renew=True):
-                    yield page.items
+                    yield page.items or []
             except msgspec.MsgspecError as error:
                 raise ApiError(f"the API server's answer is malformed: {error}") from error
 
@@ -131,28 +130,21 @@ async def audit(api: Api, bundle: Bundle, namespaces: Sequence[str]) -> Audited:
     Without ``namespaces``, evaluate all namespaces and the cluster-scoped objects. Raise ApiError if the API server
     doesn't respond or rejects the credentials, and CannotJudgeError if a namespace doesn't exist.
     """
-    reading = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
-    view = reading.view
+    view, errors = await read_cluster(api, bundle.providers, budgets=True, seconds=PAGE_SECONDS)
     if view.namespaces and (missing := next((name for name in namespaces if name not in view.namespaces), "")):
         raise CannotJudgeError(f"error: -n {missing}: {api.url} has no such namespace")
     reader = Reader(api)
     served = await served_resources(reader.fetch)
     listed = listed_resources(bundle.index, served, cluster_scoped=not namespaces)
     audited = Audited(bundle, view, listed, served)
-    failures, forbidden = sorted(reading.failures.values()), dict(reading.forbidden)
     for resource in listed:
         try:
             async for page in reader.objects(resource, namespaces):
                 audited.take(resource, page)
         except ApiError as error:
-            if error.status == HTTPStatus.FORBIDDEN:
-                forbidden[resource.key] = error
-            else:
-                failures.append(f"{resource.served} can't be read: {error}")
-    # read_cluster reports the failures of node pools, too.
-    texts = dict.fromkeys([*failures, *refusals(forbidden)])
-    audited.problems += [Problem(api.url, 0, 0, "", text) for text in texts]
-    audited.forbidden = list(forbidden)
+            errors[resource.key] = error
+    audited.problems += [Problem(api.url, 0, 0, "", sentence) for sentence in errors.sentences]
+    audited.forbidden = errors.forbidden
     return audited
 
 
@@ -166,10 +158,7 @@ class _Spec(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     metadata: _Metadata
-
-
-class _PodHead(_Head):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class Audited:
@@ -211,7 +200,7 @@ class Audited:
     def _take(self, listed: Listed, raw: msgspec.Raw) -> tuple[Manifest, Any] | None:
         """Evaluate an object. Return None if it is terminating, a system namespace, or evaluated with its owner."""
         is_pod = listed.key == PODS
-        head = msgspec.json.decode(raw, type=_PodHead if is_pod else _Head)
+        head = msgspec.json.decode(raw, type=_Head)
         resource, metadata = listed.served.resource, head.metadata
         system = self._bundle.index.system_namespaces
         is_system = listed.key == _NAMESPACES and system.contains(metadata.name, self._view) is Tristate.YES
@@ -219,8 +208,9 @@ class Audited:
             return None
         identity: Identity = (resource.group, resource.kind, metadata.namespace, metadata.name)
         owner = metadata.controller
-        if isinstance(head, _PodHead):
-            self.on_spot.take_pod(identity, owner, head.spec.nodeName or "", raw)
+        if is_pod:
+            node = msgspec.json.decode(head.spec, type=_Spec).nodeName or ""
+            self.on_spot.take_pod(identity, owner, node, raw)
         if owner is not None and (owner.group, owner.kind) in self._workloads:
             if not is_pod:
                 self.on_spot.pass_on(identity, owner)

@@ -1,27 +1,10 @@
-"""Evaluate manifests before they reach a cluster: ``spotgate check``."""
+"""Evaluate manifests before they reach a cluster: ``spotgate check``.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
-
-from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
-from webhook.commands.shared.options import judging_options
-from webhook.formats import add_output, format_named, outputs_of, write_report
-from webhook.judging.session import judge_each
-from webhook.report.report import Report, object_reports, policy_kinds_of, policy_warnings
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-
-DESCRIPTION: Final = """\
 Check manifests before they reach a cluster, with the verdict that the webhook would give.
 
 check applies the API server's defaults and the webhook's changes, and evaluates every object and
 pod template. All objects count as one cluster. check changes no manifests.
-"""
 
-EPILOG: Final = """\
 missing facts:
   Findings that need more facts are `indeterminate`, and name the flag to pass. If the files and
   --state contain node pools, but not all, use --partial. For --operation UPDATE, pass the old
@@ -51,6 +34,23 @@ exit codes:
   1  findings at or above --fail-on
   2  an input can't be read, rendered, or evaluated, there is no object, or a policy is invalid
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from webhook.commands.shared.flags import add_inputs, add_operation, add_rendered
+from webhook.commands.shared.help import help_of
+from webhook.commands.shared.options import judging_options
+from webhook.formats import add_output, format_named, outputs_of, write_report
+from webhook.judging.session import judge_each
+from webhook.report.report import Report, object_reports, policy_kinds_of, policy_warnings
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
-from webhook.commands.doctor.installation import INSTALL, JSON, Diagnosis, Installed, read
+from webhook.commands.doctor.installation import INSTALL, JSON, Diagnosis, Installed, State, read
 from webhook.registration.configurations import configurations
 from webhook.registration.differences import differences
 
@@ -59,8 +59,8 @@ def _last_writer(managed: Iterable[JSON], webhook: str, field: str) -> str:
     return f"last written by field manager {last['manager']} ({last.get('time', 'when is not known')})"
 
 
-async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> AsyncIterator[Diagnosis]:
-    """Report the mutating webhooks after spotgate. `placed`: whether a probe kept its changes, None if unknown."""
+async def check_later_webhooks(installed: Installed, placed: State) -> AsyncIterator[Diagnosis]:
+    """Report the mutating webhooks after spotgate. ``placed``: the result of the probe that spotgate places."""
     listed = await read(installed.api, f"{_PATH}/mutatingwebhookconfigurations")
     # The API server sorts configurations by name, and calls spotgate again if a later webhook changes the object.
     later = [
@@ -71,10 +71,10 @@ async def check_later_webhooks(installed: Installed, *, placed: bool | None) -> 
         if any(map(_about_pods, webhook.get("rules", ())))
     ]
     what = f"webhooks that change Pods after spotgate: {', '.join(later)}" if later else "no webhook changes Pods later"
-    problem = "no probe shows the effect" if placed is None else "the probe did not keep what spotgate changes"
+    problem = "no probe shows the effect" if placed == "unknown" else "the probe did not keep what spotgate changes"
     fix = "rename or narrow that configuration: it may undo what spotgate does"
-    wrong = f"{what}; {problem}" if later and not placed else ""
-    yield Diagnosis.of("later webhooks", wrong, fix, what, "unknown" if placed is None else "fail")
+    wrong = f"{what}; {problem}" if later and placed != "ok" else ""
+    yield Diagnosis.of("later webhooks", wrong, fix, what, placed)
 
 
 def _about_pods(rule: JSON) -> bool:

@@ -13,7 +13,7 @@ from webhook.capacity.placement.floor import ASSIGNED_LABEL, DELETION_COST, ON_D
 from webhook.cluster.installation import CONFIGURATION, CONFIGURATIONS
 from webhook.cluster.resources import BUDGETS, NAMESPACES, all_nodes, all_pools
 from webhook.cluster.source import PAGE, WatchedResource
-from webhook.commands.doctor.installation import SECONDS, Diagnosis, Installed, read, read_text, samples
+from webhook.commands.doctor.installation import NODES, SECONDS, Diagnosis, Installed, read, read_text, samples
 from webhook.rules.graceful_termination.rule import NATIVE_SLEEP
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ async def check_clocks(installed: Installed) -> AsyncIterator[Diagnosis]:
 
 async def check_versions(installed: Installed) -> AsyncIterator[Diagnosis]:
     """Check that the API server and the kubelets support the features that configurations and policies use."""
-    api_server, kubelet = installed.view.api_server or _MATCH_CONDITIONS, installed.view.oldest_kubelet
+    unread, view = installed.unread, installed.view
+    api_server, kubelet = view.api_server or _MATCH_CONDITIONS, view.oldest_kubelet
     fine, least = f"version {_text(api_server)}", _text(_MATCH_CONDITIONS)
     old = f"{fine} is older than {least}, which made matchConditions stable"
     yield Diagnosis.of("API server", old if api_server < _MATCH_CONDITIONS else "", f"upgrade it to {least}", fine)
     if kubelet is None:
-        why = installed.nodes_unread or "the cluster shows no Node"
-        fix = "allow `list nodes`" if installed.nodes_forbidden else ""
+        why = unread.sentence(NODES) or "the cluster shows no Node"
+        fix = "allow `list nodes`" if NODES in unread.forbidden else ""
         yield Diagnosis("kubelets", "unknown", f"the oldest kubelet is not known: {why}", fix)
         return
     documents = installed.bundle.documents if installed.bundle else ()

@@ -19,7 +19,7 @@ async def examine(api: Api, namespace: str) -> list[Diagnosis]:
         "certificates": replicas.check_trust(installed),
         "configurations": configurations.check_configurations(installed),
         "policies": probes.check_policies(installed, probed),
-        "later webhooks": configurations.check_later_webhooks(installed, placed=probed.placed),
+        "later webhooks": configurations.check_later_webhooks(installed, probed["SpotPlacement"].state),
         "ServiceAccount": control_plane.check_account(installed),
         "clocks": control_plane.check_clocks(installed),
         "versions": control_plane.check_versions(installed),

@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.cluster.api import Api, ApiError
-from webhook.cluster.resources import read_cluster
+from webhook.cluster.resources import ReadErrors, read_cluster
 from webhook.engine.bundle import SHIPPED, Bundle, load_bundle
 from webhook.inputs.policies import SHIPPED_WORD
 from webhook.policy.errors import PolicyErrors
@@ -53,7 +53,7 @@ SECONDS: Final = 10.0
 INSTALL: Final = "install it (docs/install.md), or name another --namespace"
 
 _ALLOW_PROXY: Final = "allow `get` on pods/proxy in spotgate's namespace"
-_NODES: Final = ("", "nodes")
+NODES: Final = ("", "nodes")
 _NO_ROUTE: Final = ("connection refused", "no route to host", "unreachable")
 """What the API server reports if nothing listens at an address. A NetworkPolicy drops packets: the call times out."""
 
@@ -107,8 +107,7 @@ class Installed:
         replicas: the Pods of the Deployment that aren't terminating.
         bundle: the policies that the Deployment names; None if they can't be loaded.
         loaded: the result of loading the policies.
-        nodes_unread: why the Nodes can't be read; empty if they can.
-        nodes_forbidden: whether RBAC forbids it.
+        unread: why parts of the cluster, and so of ``view``, can't be read.
         secret: the namespace and name of the Secret with the certificate; empty if the Deployment names none.
         self_managed: whether the replicas manage the certificates.
     """
@@ -122,8 +121,7 @@ class Installed:
     bundle: Bundle | None
     loaded: Diagnosis
     view: ClusterView
-    nodes_unread: str
-    nodes_forbidden: bool
+    unread: ReadErrors
     secret: tuple[str, str]
     self_managed: bool
 
@@ -163,7 +161,7 @@ async def read_installation(api: Api, namespace: str) -> Installed:
     spec = deployment["spec"]["template"]["spec"] if deployment is not None else {}
     bundle, loaded = await _read_policies(api, namespace, spec)
     providers = (bundle or load_bundle(own_namespace=namespace)).providers
-    replicas, reading = await asyncio.gather(
+    replicas, (view, unread) = await asyncio.gather(
         asyncio.gather(*map(partial(_replica, api), running)),
         read_cluster(api, providers, budgets=False, seconds=SECONDS),
     )
@@ -179,9 +177,8 @@ async def read_installation(api: Api, namespace: str) -> Installed:
         replicas=tuple(replicas),
         bundle=bundle,
         loaded=loaded,
-        view=reading.view,
-        nodes_unread=reading.why_unread(_NODES),
-        nodes_forbidden=_NODES in reading.forbidden,
+        view=view,
+        unread=unread,
         secret=(secret, name),
         self_managed=bool(managed),
     )

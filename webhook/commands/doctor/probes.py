@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -16,7 +15,7 @@ from webhook.model.decision import Outcome
 from webhook.model.review import PROBE_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
 
 _TABLE: Final = Path(__file__).with_name("probes.yaml")
@@ -40,30 +39,18 @@ class ProbeTable(msgspec.Struct, frozen=True):
     probes: dict[str, list[Probe]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAnswer:
+class ProbeAnswer(NamedTuple):
     """The API server's response to an object: the resulting object and the warnings, or the error."""
 
     text: str
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """The probes, and the responses to the objects whose API group the cluster serves."""
+async def send_probes(installed: Installed) -> dict[str, Diagnosis]:
+    """Send the probe objects whose API group the cluster serves. Return the result by policy kind.
 
-    probes: Mapping[str, list[Probe]]
-    answers: Mapping[str, ProbeAnswer]
-    has_spot: bool
-
-    @property
-    def placed(self) -> bool | None:
-        """Return whether the spot Pod was placed, or None if unknown."""
-        return {"ok": True, "fail": False}.get(_judge("SpotPlacement", self).state) if self.has_spot else None
-
-
-async def send_probes(installed: Installed) -> Probed:
-    """Send the probe objects. Without loaded policies, send none."""
+    Without loaded policies, send none.
+    """
     documents = installed.bundle.documents if installed.bundle else ()
     reserved = [document.spec for document in documents if document.kind == "ReservedLabels" and document.spec]
     domain = next((spec.domains[0] for spec in reserved if spec.match.resource_rules is None), "spotgate.dev")
@@ -74,8 +61,9 @@ async def send_probes(installed: Installed) -> Probed:
         for name, value in (table.objects.items() if installed.bundle else ())
         if value["apiVersion"].rpartition("/")[0] in installed.groups
     }
-    pools = (*(installed.view.pools or ()), *installed.view.node_groups)
-    return Probed(table.probes, answers, any(pool.spot and not pool.elsewhere for pool in pools))
+    view = installed.view
+    has_spot = any(pool.spot and not pool.elsewhere for pool in (*(view.pools or ()), *view.node_groups))
+    return {kind: _judge(f"probe {kind}", probes, answers, has_spot=has_spot) for kind, probes in table.probes.items()}
 
 
 async def _send(installed: Installed, value: JSON) -> ProbeAnswer:
@@ -89,28 +77,27 @@ async def _send(installed: Installed, value: JSON) -> ProbeAnswer:
         return ProbeAnswer(str(error), refused=True)
 
 
-async def check_policies(installed: Installed, probed: Probed) -> AsyncIterator[Diagnosis]:
-    """Check the response for each policy kind in the bundle."""
+async def check_policies(installed: Installed, probed: Mapping[str, Diagnosis]) -> AsyncIterator[Diagnosis]:
+    """Yield the result of each policy kind in the bundle."""
     if installed.bundle is None:
         yield Diagnosis("probes", "unknown", installed.loaded.what, "correct the policies")
         return
     policies = installed.bundle.policies
     for kind in sorted({policy.kind.name for policy in policies}):
+        name = f"probe {kind}"
         if max(policy.enforcement for policy in policies if policy.kind.name == kind) is Outcome.AUDIT:
-            yield Diagnosis(f"probe {kind}", "unknown", "enforcement is audit, so no response shows the effect")
+            yield Diagnosis(name, "unknown", "enforcement is audit, so no response shows the effect")
         else:
-            yield _judge(kind, probed)
+            yield probed.get(kind) or Diagnosis(name, "unknown", "not probed: it is a team's own rule")
 
 
-def _judge(kind: str, probed: Probed) -> Diagnosis:
-    name, probes = f"probe {kind}", probed.probes.get(kind, ())
-    probe = next((probe for probe in probes if probe.object in probed.answers), None)
+def _judge(name: str, probes: Sequence[Probe], answers: Mapping[str, ProbeAnswer], *, has_spot: bool) -> Diagnosis:
+    probe = next((probe for probe in probes if probe.object in answers), None)
     if probe is None:
-        why = "the cluster has no kind of node pool with a probe for it" if probes else "it is a team's own rule"
-        return Diagnosis(name, "unknown", f"not probed: {why}")
-    if probe.needs_spot and not probed.has_spot:
+        return Diagnosis(name, "unknown", "not probed: the cluster has no kind of node pool with a probe for it")
+    if probe.needs_spot and not has_spot:
         return Diagnosis(name, "unknown", "not probed: no known spot pool could run a Pod")
-    answer = probed.answers[probe.object]
+    answer = answers[probe.object]
     if re.search(probe.sign, answer.text):
         return Diagnosis(name, "ok", probe.done or f"{probe.sign} is {'denied' if answer.refused else 'warned of'}")
     if answer.refused:

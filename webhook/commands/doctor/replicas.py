@@ -12,7 +12,7 @@ from webhook.base.terminal import counted
 from webhook.capacity.view import spot_nodes
 from webhook.cluster.api import ApiError
 from webhook.cluster.installation import read_ca_bundles
-from webhook.commands.doctor.installation import INSTALL, SECONDS, Diagnosis, Installed, ReplicaVersion, samples
+from webhook.commands.doctor.installation import INSTALL, NODES, SECONDS, Diagnosis, Installed, ReplicaVersion, samples
 from webhook.commands.shared.certificates import Item, judge, judge_trust, read_certificates
 from webhook.report.report import alike
 from webhook.rules.context import utc_now
@@ -42,8 +42,8 @@ async def check_replicas(installed: Installed) -> AsyncIterator[Diagnosis]:
     fix = "make room on another host, and delete one of the Pods on the shared host"
     fine = f"{counted(nodes.total(), 'replica')} on {counted(len(nodes), 'host')}"
     yield Diagnosis.of("hosts", shared and f"several replicas are on {shared}", fix, fine)
-    if installed.nodes_unread:
-        yield Diagnosis("capacity", "unknown", installed.nodes_unread)
+    if unread := installed.unread.sentence(NODES):
+        yield Diagnosis("capacity", "unknown", unread)
         return
     spot = ", ".join(sorted(nodes.keys() & spot_nodes(installed.view).keys()))
     fix = "exclude spot nodes in the Deployment's affinity, and delete the Pods there (docs/install.md)"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from webhook.commands.explain.svg import titled
 from webhook.commands.explain.text import others_of
 from webhook.pages import page
@@ -28,7 +26,7 @@ def show(explained: Iterable[Explanation]) -> None:
             style_of=_style_of,
             as_field=as_field,
             others_of=others_of,
-            pictures=lambda explanation: [Markup(svg.element(*drawn)) for drawn in titled(explanation)],  # noqa: S704 - escaped
+            pictures=lambda explanation: [svg.draw([drawn], whole=False) for drawn in titled(explanation)],
             silences=lambda explanation: [
                 str(silent) for silent in explanation.timelines if isinstance(silent, NoTimeline)
             ],

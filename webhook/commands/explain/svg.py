@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from webhook.reclaim.svg import render
+from webhook.reclaim.svg import draw
 from webhook.reclaim.timeline import ReclaimTimeline
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def show(explained: Iterable[Explanation]) -> None:
     """Print the drawing."""
-    print(render([drawn for explanation in explained for drawn in titled(explanation)]))
+    print(draw([drawn for explanation in explained for drawn in titled(explanation)], whole=True))
 
 
 def titled(explained: Explanation) -> Iterator[tuple[str, ReclaimTimeline]]:

@@ -157,10 +157,10 @@ def _live_view(options: ExportOptions, bundle: Bundle) -> ClusterView:
     async def read(api: Api) -> ClusterView:
         from webhook.cluster.resources import read_cluster
 
-        reading = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
-        if reading.problems:
-            problems = (f"error: {api.url}: {problem}" for problem in reading.problems)
-            raise CannotJudgeError("\n".join([*problems, *missing_rules(reading.forbidden)]))
-        return reading.view
+        view, errors = await read_cluster(api, bundle.providers, budgets=False, seconds=_ANSWER)
+        if errors:
+            problems = (f"error: {api.url}: {sentence}" for sentence in errors.sentences)
+            raise CannotJudgeError("\n".join([*problems, *missing_rules(errors.forbidden)]))
+        return view
 
     return run_on_cluster("export", options, read)

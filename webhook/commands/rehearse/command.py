@@ -24,16 +24,17 @@ from __future__ import annotations
 import os
 import signal
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
 from msgspec import structs
 
 from webhook.base.exits import FINE, FOUND, CannotJudgeError
 from webhook.base.terminal import complain
-from webhook.commands.rehearse.rehearsals import Rehearsals
 from webhook.commands.shared.flags import (
     add_cluster,
     add_connection,
@@ -45,24 +46,29 @@ from webhook.commands.shared.flags import (
     path,
 )
 from webhook.commands.shared.help import help_of
+from webhook.inputs.objects import read_manifests
 from webhook.inputs.policies import read_policies
 from webhook.kube.quantity import amount_of
-from webhook.rehearse.compare import compare
+from webhook.rehearse.compare import compare, try_fixes, write_base
+from webhook.rehearse.fixes import fixes_of, growth_of, with_fixes
+from webhook.rehearse.inputs.selection import grown_nodes, loss_of
+from webhook.rehearse.inputs.snapshot import ClusterSnapshot, snapshot_of
+from webhook.rehearse.inputs.source import ClusterSource
 from webhook.rehearse.options import RehearseOptions
 from webhook.rehearse.result import DrainedBy
-from webhook.rehearse.trying import try_fixes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from webhook.engine.bundle import Bundle
     from webhook.rehearse.inputs.selection import Growth
+    from webhook.rehearse.result import Fix, Rehearsal
 
 
 DESCRIPTION, EPILOG = help_of(__doc__)
 
 
 FORMATS: Final = ("table", "json", "html")
-_SECONDS_TO_START: Final = 30
-_RUNS: Final = 3
-_SECONDS_TO_TRY: Final = 180
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -80,7 +86,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     add_list(parser, "--lose", "WHAT", lost)
     often = "how often to rehearse the reclaim, because results vary; default: %(default)s"
-    parser.add_argument("--runs", metavar="N", type=partial(_count, least=1), default=_RUNS, help=often)
+    parser.add_argument("--runs", metavar="N", type=partial(_count, least=1), default=3, help=often)
     many = "exit with 1 if more than N Pods are pending or missing at the end; default: no limit"
     parser.add_argument("--max-pending", metavar="N", type=_count, help=many)
     again = parser.add_mutually_exclusive_group()
@@ -89,7 +95,7 @@ def configure(parser: ArgumentParser) -> None:
     fixes = "rehearse again with all proposed fixes, then without each of them, and rank the fixes by their effect"
     again.add_argument("--with-fixes", action="store_true", help=fixes)
     one_by_one = "how long --with-fixes can try fixes one by one; default: %(default)s"
-    parser.add_argument("--fix-seconds", metavar="N", type=_count, default=_SECONDS_TO_TRY, help=one_by_one)
+    parser.add_argument("--fix-seconds", metavar="N", type=_count, default=180, help=one_by_one)
     nightly = (
         "rehearse each --lose separately (default: each pool with spot Nodes), and write the results to this ConfigMap "
         "of the live cluster, and to a PolicyReport of the same name if the cluster has the kind"
@@ -120,7 +126,7 @@ def _add_model(parser: ArgumentParser) -> None:
     offers = "allocatable resources of a node, by instance type or pool: m6i.large=cpu=2,memory=8Gi; repeatable"
     add_list(model, "--allocatable", "TYPE=RESOURCE=AMOUNT,...", offers, _allocatable)
     ready = "time from the binding of a Pod until it is ready; default: measured in a live cluster, otherwise 30"
-    model.add_argument("--startup-seconds", metavar="N", type=_count, default=_SECONDS_TO_START, help=ready)
+    model.add_argument("--startup-seconds", metavar="N", type=_count, default=30, help=ready)
     grown = "time from the notice until a proposed pool has new nodes; default: from the provider's document"
     model.add_argument("--provisioning-seconds", metavar="N", type=_count, help=grown)
     profiles = "a KubeSchedulerConfiguration; default: that of kube-scheduler"
@@ -147,13 +153,13 @@ def run(namespace: Namespace) -> int:
     rehearsing = Rehearsals(options, read_policies(options.policies, cluster=options.cluster))
     snapshot = rehearsing.read([*options.state, *options.paths])
     if options.publish is not None:
-        from webhook.commands.rehearse.publish import publish
+        from webhook.commands.rehearse.publish import publish, spot_pools
 
-        return publish(rehearsing, options.publish, snapshot)
-    loss = rehearsing.loss(snapshot, options.lose)
-    result = rehearsing.run(snapshot, loss)
+        pools = options.lose or spot_pools(snapshot.nodes)
+        return publish(options, options.publish, pools, partial(rehearsing.run, snapshot))
+    result = rehearsing.run(snapshot, options.lose)
     if options.with_fixes and result.fixes:
-        result = try_fixes(result, partial(rehearsing.run_with, snapshot, loss), options.fix_seconds)
+        result = try_fixes(result, partial(rehearsing.run, snapshot, options.lose), options.fix_seconds)
     elif options.compare is not None:
         result = structs.replace(result, comparison=compare(rehearsing.run_base(), result, options.compare))
     import_module(f"webhook.rehearse.output.{options.output}").show(result)
@@ -190,3 +196,49 @@ def _allocatable(text: str) -> tuple[str, dict[str, str]]:
     if not name or not offered or any(amount_of(amount) is None for amount in offered.values()):
         raise ArgumentTypeError(f"{text!r} has no resources: write TYPE=cpu=8,memory=32Gi,nvidia.com/gpu=8")
     return name, offered
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsals:
+    """Rehearsals with the same options and policies. All methods raise CannotJudgeError."""
+
+    options: RehearseOptions
+    bundle: Bundle
+
+    def read(self, paths: Sequence[str]) -> ClusterSnapshot:
+        """Read the cluster and these manifests."""
+        options = self.options
+        manifests = read_manifests(paths)
+        if manifests.problems:
+            raise CannotJudgeError("\n".join(map(str, manifests.problems)))
+        source = ClusterSource(manifests=manifests.objects)
+        if options.publish is not None or options.kubeconfig is not None:
+            from webhook.rehearse.inputs.live import live_source
+
+            source = live_source(options, manifests.objects, self.bundle)
+        return snapshot_of(source, self.bundle, dict(options.allocatable))
+
+    def run(
+        self, snapshot: ClusterSnapshot, lose: Sequence[str], fixes: Sequence[Fix] = (), runs: int | None = None
+    ) -> Rehearsal:
+        """Rehearse the loss of these values of ``--lose``, with these fixes applied."""
+        from webhook.rehearse.runs.rehearsal import rehearse
+
+        options = self.options
+        loss, growth = loss_of(lose, snapshot, options.drained_by), options.grow
+        if fixes:
+            snapshot = with_fixes(snapshot, fixes)
+            growth = [*growth, *growth_of(snapshot, options.provisioning_seconds)]
+        loss = replace(loss, grown=grown_nodes(growth, snapshot))
+        result = rehearse(snapshot, loss, options, runs or options.runs)
+        return structs.replace(result, fixes=fixes_of(result, snapshot))
+
+    def run_base(self) -> Rehearsal:
+        """Rehearse the manifests of the merge base with the current policies."""
+        options = self.options
+        with TemporaryDirectory(prefix="spotgate-") as folder:
+            try:
+                snapshot = self.read(write_base(options.compare or "", [*options.state, *options.paths], Path(folder)))
+                return self.run(snapshot, options.lose)
+            except CannotJudgeError as error:
+                raise CannotJudgeError(f"{error}\nin the base, {options.compare}".replace(f"{folder}/", "")) from None

@@ -25,11 +25,10 @@ from webhook.rules.context import utc_now
 from webhook.runtime.rehearsals import KEY, PoolRehearsal, PublishedRehearsals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from webhook.commands.rehearse.rehearsals import Rehearsals
     from webhook.rehearse.inputs.nodes import RehearsedNode
-    from webhook.rehearse.inputs.snapshot import ClusterSnapshot
+    from webhook.rehearse.options import RehearseOptions
     from webhook.rehearse.result import Rehearsal, RehearsalSummary, WorkloadResult
 
 JSON = dict[str, Any]
@@ -39,24 +38,25 @@ _CONFIG_MAPS: Final = ServedResource(
 )
 
 
-def publish(rehearsing: Rehearsals, place: tuple[str, str], snapshot: ClusterSnapshot) -> int:
-    """Rehearse each loss separately, show the results, publish them, and return the exit code.
+def publish(
+    options: RehearseOptions, place: tuple[str, str], pools: Iterable[str], rehearse: Callable[[list[str]], Rehearsal]
+) -> int:
+    """Rehearse the loss of each pool, show the results, publish them at ``place``, and return the exit code.
 
     Raise CannotJudgeError if a pool can't be rehearsed; then publish nothing.
     """
-    options = rehearsing.options
     results: list[JSON] = []
-    pools: list[PoolRehearsal] = []
-    for name in options.lose or spot_pools(snapshot.nodes):
-        rehearsal = rehearsing.run(snapshot, rehearsing.loss(snapshot, [name]))
+    rehearsals: list[PoolRehearsal] = []
+    for name in pools:
+        rehearsal = rehearse([name])
         import_module(f"webhook.rehearse.output.{options.output}").show(rehearsal)
         lost = sum(len(window.nodes) for window in rehearsal.windows)
-        pools.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))
+        rehearsals.append(PoolRehearsal(name, lost, *_harm(rehearsal.summary)))
         results += list(_of_workloads(name, rehearsal)) or [_result(name, "pass", "leaves no Pod without room")]
-    published = PublishedRehearsals(utc_now().timestamp(), tuple(pools))
+    published = PublishedRehearsals(utc_now().timestamp(), tuple(rehearsals))
     run_on_cluster("rehearse", options, lambda api: _publish(api, place, published, results))
     most = options.max_pending
-    return FOUND if most is not None and any(pool.pending > most for pool in pools) else FINE
+    return FOUND if most is not None and any(pool.pending > most for pool in rehearsals) else FINE
 
 
 def spot_pools(nodes: Iterable[RehearsedNode]) -> list[str]:

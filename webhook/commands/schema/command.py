@@ -40,14 +40,12 @@ if TYPE_CHECKING:
 DESCRIPTION, EPILOG = help_of(__doc__)
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure(_: ArgumentParser) -> None:
     """Add no flags."""
-    del parser
 
 
-def run(options: Namespace) -> int:
+def run(_: Namespace) -> int:
     """Print the schema."""
-    del options
     print(as_json(editor_schema()))
     return FINE
 
@@ -113,14 +111,14 @@ def policy_schema() -> dict[str, Any]:
 
 
 def editor_schema() -> dict[str, Any]:
-    """Return `policy_schema` without defaults that are lists or maps.
+    """Return `policy_schema` without defaults that are null, lists, or maps.
 
-    Editors insert them as text that YAML parses differently: ``- *cache*`` is an alias.
+    Editors insert them, but the loader rejects null, and YAML parses others differently: ``- *cache*`` is an alias.
     """
     schema = policy_schema()
     for definition in schema["definitions"].values():
         for field in definition.get("properties", {}).values():
-            if isinstance(field.get("default"), list | dict):
+            if isinstance(field.get("default", ""), list | dict | None):
                 del field["default"]
     return schema
 

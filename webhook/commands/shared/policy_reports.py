@@ -143,7 +143,7 @@ async def _own_reports(api: Api, served: ServedResource, namespace: str) -> Asyn
     selector = ",".join(f"{key}={value}" for key, value in labels_of(NAME).items())
     listing = pages(lambda path: api.read(path, PAGE_SECONDS), served.path_in(namespace), {"labelSelector": selector})
     async for page in listing:
-        for raw in page.items:
+        for raw in page.items or ():
             metadata: JSON = msgspec.json.decode(raw)["metadata"]
             writers = ((entry["manager"], entry["operation"]) for entry in metadata.get("managedFields", ()))
             if metadata["name"] == NAME and (NAME, "Apply") in writers:

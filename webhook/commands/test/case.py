@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from webhook.judging.judge import Judgement
     from webhook.judging.kinds import ResourceKinds
     from webhook.policy.document import PolicyDocument
-    from webhook.policy.errors import Problem
     from webhook.policy.policy_test import CaseSpec, ExpectSpec, PolicyTestSpec
 
 
@@ -35,11 +34,7 @@ FAILED: Final = "validation/error"
 
 
 class CannotRunError(Exception):
-    """A case that contradicts itself, or needs an unreadable file."""
-
-    def __init__(self, *problems: Problem) -> None:
-        super().__init__(*problems)
-        self.problems = problems
+    """A case that contradicts itself, or needs an unreadable file. The arguments are the problems."""
 
 
 class PolicyTestCase:

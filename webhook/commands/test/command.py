@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.base.exits import CannotJudgeError
-from webhook.base.terminal import complain, exit_code
+from webhook.base.terminal import complain, exit_code, show
 from webhook.commands.shared.flags import add_format, add_policies, options_of
 from webhook.commands.shared.help import help_of
 from webhook.commands.test.coverage import coverage
-from webhook.commands.test.output import FORMATS, PolicyTestReport, show
+from webhook.commands.test.output import FORMATS, PolicyTestReport, lines_of
 from webhook.commands.test.run import Runner, read_tests
 from webhook.engine.bundle import OWN_NAMESPACE, SHIPPED
 from webhook.inputs.policies import read_policies
@@ -74,7 +74,7 @@ def run(namespace: Namespace) -> int:
     own = brings_policies and not options.policies
     bundle = read_policies([SHIPPED, *paths] if own else paths, own_namespace=OWN_NAMESPACE)
     names = {policy.name for policy in bundle.own if policy.is_policy} if own else set()
-    tested = tuple(policy.name for policy in bundle.policies if policy.name in names) if names else None
+    tested = tuple(policy.name for policy in bundle.policies if not names or policy.name in names)
     where = ", ".join(map(str, options.paths))
     if not tests and not problems:
         raise CannotJudgeError(f"{where}: contains no PolicyTest; see spotgate test --help")
@@ -87,7 +87,7 @@ def run(namespace: Namespace) -> int:
     against = ", ".join(map(str, paths)) or "the policies that ship with spotgate"
     report = PolicyTestReport(against, results, problems, covered)
     if options.output == "table":
-        show(report)
+        show(lines_of(report))
     else:
         print(FORMATS[options.output](report))
     problems += [problem for result in results for problem in result.problems]

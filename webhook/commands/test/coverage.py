@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from webhook.model.review import OPERATIONS
 from webhook.policy.match import Exemption  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from webhook.model.decision import PhaseDecisions, Violation
     from webhook.policy.document import PolicyDocument
@@ -41,54 +42,54 @@ class Reached(msgspec.Struct):
     overruled: bool = False
 
 
-class _WatchedValidator:
+class _WatchedValidator(NamedTuple):
     """A validator that records its findings."""
 
-    def __init__(self, rule: Validator, reached: Reached) -> None:
-        self._rule = rule
-        self._reached = reached
+    rule: Validator
+    policy: str
+    by_policy: dict[str, Reached]
 
     def validate(self, subject: Subject, context: Context) -> Iterator[Violation]:
-        self._reached.operations.add(subject.operation)
-        for violation in self._rule.validate(subject, context):
-            self._reached.acted = True
-            self._reached.parts.add(violation.part)
+        reached = self.by_policy[self.policy]
+        reached.operations.add(subject.operation)
+        for violation in self.rule.validate(subject, context):
+            reached.acted = True
+            reached.parts.add(violation.part)
             yield violation
 
 
 class Watch:
     """The policies of a bundle, wrapped to record their coverage, and an index of them."""
 
-    def __init__(self, bundle: Bundle, names: tuple[str, ...] | None = None) -> None:
-        self._policies = [policy for policy in bundle.policies if names is None or policy.name in names]
-        self._reached = {policy.name: Reached() for policy in self._policies}
+    def __init__(self, bundle: Bundle, names: Collection[str]) -> None:
+        self._policies = [policy for policy in bundle.policies if policy.name in names]
+        self._reached = defaultdict[str, Reached](Reached)
         watched = [
-            replace(
-                policy, validator=policy.validator and _WatchedValidator(policy.validator, self._reached[policy.name])
-            )
+            replace(policy, validator=_WatchedValidator(policy.validator, policy.name, self._reached))
+            if policy.validator is not None
+            else policy
             for policy in self._policies
         ]
         self.index = Index(watched, bundle.index.workloads.values(), bundle.providers, OWN_NAMESPACE)
 
     def taken(self, trace: PhaseDecisions | None) -> dict[str, Reached]:
         """Return the coverage of one case, completed from its trace, and reset it for the next case."""
-        taken = {policy.name: _completed(policy, self._reached[policy.name], trace) for policy in self._policies}
-        for reached in self._reached.values():
-            reached.operations, reached.acted, reached.parts = set(), False, set()
+        taken = {policy.name: self._reached[policy.name] for policy in self._policies}
+        self._reached.clear()
+        if trace is not None:
+            for policy in self._policies:
+                _complete(taken[policy.name], policy, trace)
         return taken
 
 
-def _completed(policy: Policy, reached: Reached, trace: PhaseDecisions | None) -> Reached:
-    """Return the recorded coverage, completed from the trace."""
-    if trace is None:
-        return replace(reached)
+def _complete(reached: Reached, policy: Policy, trace: PhaseDecisions) -> None:
+    """Add what the trace shows to the recorded coverage."""
     causes = {step.cause for name, _, step in trace.validation.steps if name == policy.name}
-    return replace(
-        reached,
-        acted=reached.acted or any(operation.policy == policy.name for operation in trace.mutation.patch),
-        exemptions=causes.intersection(policy.exemptions),
-        parts=reached.parts.union(cause for cause in causes if isinstance(cause, str)),
-        overruled=any(finding.policy == policy.name and finding.overruled for finding in trace.validation.findings),
+    reached.acted |= any(operation.policy == policy.name for operation in trace.mutation.patch)
+    reached.exemptions |= {exemption for exemption in policy.exemptions if exemption in causes}
+    reached.parts |= {cause for cause in causes if isinstance(cause, str)}
+    reached.overruled = any(
+        finding.policy == policy.name and finding.overruled for finding in trace.validation.findings
     )
 
 
@@ -104,14 +105,13 @@ class Covered(msgspec.Struct, frozen=True):
     unreached: list[str]
 
 
-def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: tuple[str, ...] | None = None) -> list[Covered]:
-    """Return the coverage of each enabled policy under test. ``tested``: None means all."""
-    policies = {policy.name: policy for policy in bundle.policies}
+def coverage(bundle: Bundle, cases: list[dict[str, Reached]], tested: Collection[str]) -> list[Covered]:
+    """Return the coverage of each policy under test."""
+    policies = {policy.name: policy for policy in bundle.policies if policy.name in tested}
     exempt = set().union(*(reached.exemptions for case in cases for reached in case.values()))
     covered = []
     for document in bundle.documents:
-        policy = policies.get(document.name) if document.is_policy else None
-        if policy is None or (tested is not None and policy.name not in tested):
+        if not document.is_policy or (policy := policies.get(document.name)) is None:
             continue  # it is disabled or not under test
         reached = [case[policy.name] for case in cases if policy.name in case]
         acted = sum(case.acted for case in reached)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from webhook.base import terminal
-from webhook.base.terminal import Line, counted, plain
+from webhook.base.terminal import Line, as_json, counted, plain
 from webhook.formats.junit import JUnitCase, junit
 from webhook.report.report import alike
 
@@ -39,12 +38,8 @@ class PolicyTestReport(Struct, frozen=True):
         return passed, len(self.results) - passed - unjudged, unjudged
 
 
-def show(report: PolicyTestReport) -> None:
-    """Print the report as text, in color if the terminal supports it."""
-    terminal.show(_lines(report))
-
-
-def _lines(report: PolicyTestReport) -> Iterator[Line]:
+def lines_of(report: PolicyTestReport) -> Iterator[Line]:
+    """Yield the report as text."""
     for result in report.results:
         if result.mismatches:
             yield from _failure(result)
@@ -104,7 +99,7 @@ def _json(report: PolicyTestReport) -> str:
     }
     if report.coverage is not None:
         value["coverage"] = report.coverage
-    return terminal.as_json(value)
+    return as_json(value)
 
 
 def _junit(report: PolicyTestReport) -> str:

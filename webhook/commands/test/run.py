@@ -101,16 +101,16 @@ class Runner:
     """A run of cases, which reads shared files once.
 
     Attributes:
-        tested: the policies for cases that name none; None means all.
+        tested: the policies for cases that name none.
         now: the time for cases that set no date.
         update: whether to write golden files.
     """
 
     bundle: Bundle
-    tested: tuple[str, ...] | None
+    tested: tuple[str, ...]
     now: datetime
     update: bool
-    _watches: dict[tuple[str, ...] | None, Watch] = field(default_factory=dict)
+    _watches: dict[tuple[str, ...], Watch] = field(default_factory=dict)
     _states: dict[Path, Manifests] = field(default_factory=dict)
 
     def run(self, test: PolicyDocument) -> list[CaseResult]:
@@ -123,7 +123,7 @@ class Runner:
         try:
             result = self._judged(case, result)
         except CannotRunError as error:
-            result = replace(result, problems=error.problems)
+            result = replace(result, problems=error.args)
         return replace(result, seconds=perf_counter() - begun)
 
     def _judged(self, case: PolicyTestCase, result: CaseResult) -> CaseResult:
@@ -170,7 +170,7 @@ class Runner:
         """Return the policies of the case, or those under test, with coverage recording."""
         names = case.spec.policies or self.tested
         known = [policy.name for policy in self.bundle.policies]
-        for number, name in enumerate(names or ()):
+        for number, name in enumerate(names):
             if name not in known:
                 text = f"there is no policy {name!r}, or it is off{did_you_mean(name, known)}"
                 raise case.cannot_run(case.at("policies", number), text)

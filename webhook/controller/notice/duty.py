@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from webhook.controller.election import Candidate
 from webhook.controller.notice.informer import Informer
-from webhook.controller.notice.metrics import NoticeMetrics
-from webhook.controller.notice.objects import nodes_with_notices, pods_to_notify
+from webhook.controller.notice.objects import PODS_TO_NOTIFY, nodes_with_notices
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -23,7 +22,7 @@ async def tell_of_reclaims(api: Api, bundle: Bundle, registry: CollectorRegistry
     """Run as a candidate in this namespace until cancelled, and tell Pods of notices while elected."""
     candidate = Candidate(api, _LEASE, namespace)
     providers = tuple(bundle.providers.values())
-    informer = Informer(api, providers, NoticeMetrics(registry, candidate.leads))
+    informer = Informer(api, providers, registry, candidate.leads)
     candidate.watch(nodes_with_notices(providers), informer.take_node)
-    candidate.watch(pods_to_notify(), informer.take_pod)
+    candidate.watch(PODS_TO_NOTIFY, informer.take_pod)
     await candidate.run(informer.lead)

@@ -21,15 +21,17 @@ from webhook.controller.notice.steps import Evict, Inform, NoticeStep, lasting, 
 from webhook.controller.work_queue import WorkQueue
 from webhook.kube.notice import RECLAIM_AT
 from webhook.rules.context import utc_now
+from webhook.runtime.metrics import MetricsOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from datetime import datetime
 
+    from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger
 
     from webhook.capacity.providers.provider import Provider
-    from webhook.controller.notice.metrics import NoticeMetrics
+    from webhook.runtime.metrics import Value
 
 _EVENTS_AT_ONCE: Final = 2
 """The maximum number of concurrent Events, so that they don't delay the other writes."""
@@ -45,12 +47,24 @@ log: FilteringBoundLogger = structlog.get_logger()
 
 
 class Informer:
-    """A controller that tells Pods of notices while its process is the leader."""
+    """A controller that tells Pods of notices while its process is the leader.
 
-    def __init__(self, api: Api, providers: Collection[Provider], metrics: NoticeMetrics) -> None:
+    Args:
+        leads: returns whether this process leads.
+    """
+
+    def __init__(
+        self, api: Api, providers: Collection[Provider], registry: CollectorRegistry, leads: Callable[[], bool]
+    ) -> None:
         self._api = api
         self._providers = providers
-        self._metrics = metrics
+        self._leads = leads
+        self._waiting: dict[str, float] = {}  # since when each Pod with a notice waits for its time
+        metrics = MetricsOf("notice", registry, self._gauges)
+        self._notices, self._evictions = metrics.counters["reclaim_notices"], metrics.counters["reclaim_evictions"]
+        self._informed = metrics.histograms["reclaim_informed_seconds"]
+        for result in ("granted", "blocked", "failed"):
+            self._evictions.labels(result)
         self._nodes: dict[str, NotifiedNode] = {}
         self._pods: dict[str, NotifiedPod] = {}
         self._on_node: defaultdict[str, set[str]] = defaultdict(set)
@@ -60,6 +74,11 @@ class Informer:
         self._queue = WorkQueue(_PAUSE_AT_MOST)
         self._events = asyncio.Semaphore(_EVENTS_AT_ONCE)
 
+    def _gauges(self) -> dict[str, Value]:
+        now = monotonic()
+        oldest = now - min(self._waiting.values(), default=now)
+        return {"reclaim_oldest_wait_seconds": oldest, "reclaim_leader": self._leads()}
+
     def take_node(self, before: NotifiedNode | None, after: NotifiedNode | None) -> None:
         """Handle a change of one Node that the watch reports."""
         if before is not None and after is None:
@@ -68,7 +87,7 @@ class Informer:
             known = self._nodes.get(after.name)
             self._nodes[after.name] = after if known is None else lasting(known, after)
             if known is None:
-                self._metrics.notices.labels(after.notice.provider or "none").inc()
+                self._notices.labels(after.notice.provider or "none").inc()
                 log.info("notice", node=after.name, signal=after.notice.signal, removal=rfc_3339(after.notice.removal))
         for uid in self._on_node[(after or before).name]:  # type: ignore[union-attr] # one of them exists
             self._look_at(uid)
@@ -82,7 +101,7 @@ class Informer:
                 self._written.pop(before.uid, None)
                 self._refused.discard(before.uid)
                 self._evicted.discard(before.uid)
-                self._metrics.waiting.pop(before.uid, None)
+                self._waiting.pop(before.uid, None)
         if after is not None:
             self._pods[after.uid] = after
             self._on_node[after.node].add(after.uid)
@@ -90,9 +109,9 @@ class Informer:
 
     def _look_at(self, uid: str) -> None:
         if isinstance(self._step(uid), Inform):
-            self._metrics.waiting.setdefault(uid, monotonic())
+            self._waiting.setdefault(uid, monotonic())
         else:
-            self._metrics.waiting.pop(uid, None)
+            self._waiting.pop(uid, None)
         self._queue.add(uid)
 
     def _step(self, uid: str) -> NoticeStep | None:
@@ -104,20 +123,20 @@ class Informer:
         step = next_step(pod, node.notice if node else None, utc_now(), refused=uid in self._refused)
         return None if isinstance(step, Evict) and uid in self._evicted else step
 
-    async def lead(self, leads: Callable[[], bool]) -> None:
-        """Tell Pods of notices while ``leads`` returns True, until cancelled."""
+    async def lead(self) -> None:
+        """Tell Pods of notices while this process leads, until cancelled."""
         log.info("leading", duty="notice")
         async with asyncio.TaskGroup() as group:
-            await self._queue.run(self._pods, partial(self._work_on, leads, group))
+            await self._queue.run(self._pods, partial(self._work_on, group))
 
-    async def _work_on(self, leads: Callable[[], bool], group: asyncio.TaskGroup, uid: str) -> bool | None:
+    async def _work_on(self, group: asyncio.TaskGroup, uid: str) -> bool | None:
         """Take the next step of one Pod. Return None if none is due, and False if it must be decided again."""
         if self._step(uid) is None:
             return None
         async with self._queue.place(self._pods[uid].namespace):
             # Decide again: while the Pod waited for its place, it may have changed, and it has less time.
             step = self._step(uid)
-            if step is None or not leads():
+            if step is None or not self._leads():
                 return False
             pod = self._pods[uid]
             written = await self._take(pod, step)
@@ -147,7 +166,7 @@ class Informer:
         if pod.uid in self._pods:
             self._written[pod.uid] = pod.version
         if isinstance(step, Inform):
-            self._metrics.informed.observe(monotonic() - self._metrics.waiting.pop(pod.uid, monotonic()))
+            self._informed.observe(monotonic() - self._waiting.pop(pod.uid, monotonic()))
         return True
 
     async def _annotate(self, pod: NotifiedPod, text: str | None) -> None:
@@ -170,10 +189,10 @@ class Informer:
             if error.status not in _UNDECIDED:
                 self._refused.add(pod.uid)
                 blocked = error.status == HTTPStatus.TOO_MANY_REQUESTS
-                self._metrics.evictions.labels("blocked" if blocked else "failed").inc()
+                self._evictions.labels("blocked" if blocked else "failed").inc()
             raise
         self._evicted.add(pod.uid)
-        self._metrics.evictions.labels("granted").inc()
+        self._evictions.labels("granted").inc()
 
     async def _is_reclaimed(self, node: str) -> bool:
         """Return whether a Node has a notice now. The watch of Nodes can be later than the one of Pods."""

@@ -1,4 +1,4 @@
-"""Read Nodes with a notice, and Pods that ask for it. Both keep no text of any length, so they take at most 2 KiB."""
+"""Read Nodes with a notice, and Pods that ask for it. They keep no text of any length: at most 2 KiB each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import msgspec
 
 from webhook.capacity.providers.signals import Notice, SignalNode, notice_of, parse_time
 from webhook.cluster.source import ListedMetadata, WatchedResource
+from webhook.controller.pods import WatchedPod, decode_pod
 from webhook.kube.notice import EVICT, INFORM, ON_RECLAIM, RECLAIM_AT
-from webhook.kube.pod import DEFAULT_GRACE_SECONDS, OwnerReference
+from webhook.kube.pod import DEFAULT_GRACE_SECONDS
 from webhook.rules.context import utc_now
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.provider import Provider
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 _BOUND_TO_NODES: Final = frozenset({"DaemonSet.apps", "Node"})
 """The owners whose Pods an Eviction only restarts on the same Node."""
 
@@ -31,91 +31,36 @@ class NotifiedNode(msgspec.Struct, frozen=True):
     notice: Notice
 
 
-class NotifiedPod(msgspec.Struct, frozen=True, kw_only=True):
+class NotifiedPod(WatchedPod, frozen=True, kw_only=True):
     """A Pod that asks for notices.
 
     Attributes:
         version: the resource version. Each write requires it, so that no Pod is told or evicted twice.
-        created: when the Pod was created.
-        node: the name of the Pod's Node; empty if the Pod isn't bound.
         told: the time in the annotation, or None if it is missing, empty, or malformed.
         annotated: whether the annotation isn't empty.
         evict: whether the Pod asks to be evicted.
         grace: the seconds that the Pod has to stop by default.
-        alive: whether the Pod is neither terminating nor finished.
     """
 
-    namespace: str
-    name: str
-    uid: str
     version: str
-    created: datetime
-    node: str
     told: datetime | None
     annotated: bool
     evict: bool
     grace: int
-    alive: bool
-
-    @property
-    def path(self) -> str:
-        """Return the path of the Pod in the API."""
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    namespace: str
-    uid: str
-    resourceVersion: str
-    creationTimestamp: datetime
-    deletionTimestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    ownerReferences: list[OwnerReference] | None = None
-
-
-class _Spec(msgspec.Struct):
-    nodeName: str | None = None
-    terminationGracePeriodSeconds: int | None = None
-
-
-class _Status(msgspec.Struct):
-    phase: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Named(msgspec.Struct):
-    name: str
-    uid: str
-
-
-class _Node(msgspec.Struct):
-    metadata: _Named
-
-
-_pod_decoder: Final = msgspec.json.Decoder(_Pod)
 
 
 def read_node(raw: bytes | msgspec.Raw, providers: Collection[Provider]) -> NotifiedNode | None:
     """Return a Node with its current notice, or None if it has none."""
-    notice = notice_of(msgspec.json.decode(raw, type=SignalNode), providers, utc_now())
-    if notice is None:
-        return None
-    metadata = msgspec.json.decode(raw, type=_Node).metadata
-    return NotifiedNode(metadata.name, metadata.uid, notice)
+    node = msgspec.json.decode(raw, type=SignalNode)
+    notice = notice_of(node, providers, utc_now())
+    return NotifiedNode(node.metadata.name, node.metadata.uid, notice) if notice is not None else None
 
 
 def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> NotifiedPod:
     """Return the parts of a Pod that a notice depends on."""
-    pod = _pod_decoder.decode(raw)
-    metadata, grace = pod.metadata, pod.spec.terminationGracePeriodSeconds
-    owners = {owner.group_kind for owner in metadata.ownerReferences or () if owner.controller}
+    pod = decode_pod(raw)
+    metadata, grace, owner = pod.metadata, pod.spec.terminationGracePeriodSeconds, pod.metadata.controller
+    stays = owner is not None and owner.group_kind in _BOUND_TO_NODES
     annotation = (metadata.annotations or {}).get(RECLAIM_AT, "")
     return NotifiedPod(
         namespace=metadata.namespace,
@@ -126,9 +71,9 @@ def read_pod(_: ListedMetadata, raw: msgspec.Raw) -> NotifiedPod:
         node=pod.spec.nodeName or "",
         told=parse_time(annotation),
         annotated=bool(annotation),
-        evict=(metadata.labels or {}).get(ON_RECLAIM) == EVICT and owners.isdisjoint(_BOUND_TO_NODES),
+        evict=(metadata.labels or {}).get(ON_RECLAIM) == EVICT and not stays,
         grace=DEFAULT_GRACE_SECONDS if grace is None else grace,
-        alive=metadata.deletionTimestamp is None and pod.status.phase not in _ENDED,
+        alive=pod.alive,
     )
 
 
@@ -137,6 +82,5 @@ def nodes_with_notices(providers: Collection[Provider]) -> WatchedResource[Notif
     return WatchedResource(resource="nodes", read=lambda _, raw: read_node(raw, providers))
 
 
-def pods_to_notify() -> WatchedResource[NotifiedPod]:
-    """Return the source of the Pods that ask for notices. The API server sends no other Pods."""
-    return WatchedResource(resource="pods", read=read_pod, labels=f"{ON_RECLAIM} in ({INFORM},{EVICT})")
+PODS_TO_NOTIFY: Final = WatchedResource(resource="pods", read=read_pod, labels=f"{ON_RECLAIM} in ({INFORM},{EVICT})")
+"""The source of the Pods that ask for notices. The API server sends no other Pods."""

@@ -1,5 +1,5 @@
 """Start a real Kubernetes control plane on loopback, for rehearsals and tests. The webhook itself never starts one.
 
-`binaries` and `images` get the programs; `process`, `servers`, and `credentials` start them; `control_plane` manages
-the whole.
+`binaries` and `images` get the programs; `process`, `servers.yaml`, and `credentials` start them; `control_plane`
+manages the whole.
 """

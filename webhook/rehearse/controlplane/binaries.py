@@ -18,7 +18,9 @@ import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -72,25 +74,9 @@ class Module:
         return ["-trimpath", "-ldflags", self.ldflags.format(version=self.version, major=major, minor=minor)]
 
 
-_VERSION: Final = "k8s.io/component-base/version"
-KUBERNETES: Final = Module(
-    directory=MODULES / "kubernetes",
-    source="k8s.io/kubernetes",
-    packages={
-        name: f"k8s.io/kubernetes/cmd/{name}"
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    },
-    # Without these flags, every program reports v0.0.0 and version checks fail.
-    ldflags=f"-s -w -X {_VERSION}.gitVersion={{version}} "
-    f"-X {_VERSION}.gitMajor={{major}} -X {_VERSION}.gitMinor={{minor}}",
-)
-ETCD: Final = Module(
-    directory=MODULES / "etcd", source="go.etcd.io/etcd/server/v3", packages={"etcd": "go.etcd.io/etcd/server/v3"}
-)
-KWOK: Final = Module(
-    directory=MODULES / "kwok", source="sigs.k8s.io/kwok", packages={"kwok": "sigs.k8s.io/kwok/cmd/kwok"}
-)
-CONTROL_PLANE: Final = (ETCD, KWOK, KUBERNETES)
+_SETTINGS: Final = msgspec.yaml.decode(MODULES.with_suffix(".yaml").read_bytes(), type=dict[str, dict[str, Any]])
+CONTROL_PLANE: Final = tuple(Module(MODULES / name, **settings) for name, settings in _SETTINGS.items())
+ETCD, KWOK, KUBERNETES = CONTROL_PLANE
 EVERYTHING: Final = frozenset(name for module in CONTROL_PLANE for name in module.packages)
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.request import urlopen
 
-from webhook.rehearse.controlplane import servers
+import msgspec
+
 from webhook.rehearse.controlplane.credentials import Credentials, create_credentials
 from webhook.rehearse.controlplane.process import Process, reserve_port
 
@@ -33,6 +34,12 @@ T = TypeVar("T")
 START_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
 _TIMEOUT: Final = 5.0
+
+NO_SERVICE_ACCOUNTS: Final = "--disable-admission-plugins=ServiceAccount"
+"""For an API server without a ServiceAccount controller: Pods need no ServiceAccount."""
+
+_FLAGS: Final = msgspec.yaml.decode(Path(__file__).with_name("servers.yaml").read_bytes(), type=dict[str, list[str]])
+"""The flags of each server, with placeholders."""
 
 
 class ControlPlaneError(Exception):
@@ -52,14 +59,13 @@ class ControlPlane:
     processes: dict[str, Process] = field(default_factory=dict)
 
     @property
-    def url(self) -> str:
-        """Return the API server's address."""
-        return self.credentials.url
-
-    @property
     def etcd_url(self) -> str:
         """Return etcd's client URL."""
         return f"http://127.0.0.1:{self.etcd_port}"
+
+    def flags_of(self, server: str, **values: object) -> list[str]:
+        """Return the flags of a server on this control plane. ``values`` are the other placeholders of its flags."""
+        return [flag.format(plane=self, **values) for flag in _FLAGS[server]]
 
     def start(self, name: str, flags: Sequence[str], program: str = "") -> None:
         """Start a program, by default the one with this name. It ends with the control plane."""
@@ -70,17 +76,16 @@ class ControlPlane:
 
     def start_etcd(self) -> None:
         """Start etcd with a temporary data directory."""
-        self.start("etcd", servers.etcd(self.directory, port=self.etcd_port, peer_port=self.peer_port))
+        self.start("etcd", self.flags_of("etcd"))
 
     def start_api_server(self, *flags: str) -> None:
         """Start the API server with these extra flags, and wait until it is ready. Raise ControlPlaneError."""
-        own = servers.api_server(self.credentials, port=self.port, etcd_url=self.etcd_url)
-        self.start("kube-apiserver", [*own, *flags])
+        self.start("kube-apiserver", [*self.flags_of("kube-apiserver"), *flags])
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Wait until the API server's /readyz succeeds. Raise ControlPlaneError."""
-        self.wait_for("the API server", lambda: fetch(f"{self.url}/readyz", self.credentials.authority))
+        self.wait_for("the API server", lambda: fetch(f"{self.credentials.url}/readyz", self.credentials.authority))
 
     def wait_for(self, name: str, probe: Callable[[], T | None]) -> T:
         """Return the probe's first result that isn't None. Raise ControlPlaneError on a timeout or if a server ends."""

@@ -32,7 +32,6 @@ class Credentials:
         tokens: the bearer token of each user in GROUPS.
         authority: the CA of the API server's certificate.
         certificate, key: the API server's serving certificate and key; also used for ServiceAccount tokens.
-        token_file: the tokens in the format of `--token-auth-file`.
     """
 
     directory: Path
@@ -41,7 +40,6 @@ class Credentials:
     authority: Path
     certificate: Path
     key: Path
-    token_file: Path
 
     def kubeconfig(self, user: str) -> Path:
         """Return the path of the kubeconfig of a user in GROUPS."""
@@ -64,12 +62,12 @@ class Credentials:
 def create_credentials(directory: Path, *, port: int) -> Credentials:
     """Create all credentials in `directory`, which must exist and be private."""
     tokens = {user: secrets.token_hex(16) for user in GROUPS}
-    names = ("ca.crt", "apiserver.crt", "apiserver.key", "tokens.csv")
+    names = ("ca.crt", "apiserver.crt", "apiserver.key")
     credentials = Credentials(directory, f"https://127.0.0.1:{port}", tokens, *(directory / name for name in names))
     for user, token in tokens.items():
         credentials.write_kubeconfig(credentials.kubeconfig(user), {"token": token})
     lines = (f'{token},{user},{user},"{",".join(GROUPS[user])}"\n' for user, token in tokens.items())
-    credentials.token_file.write_text("".join(lines))
+    (directory / "tokens.csv").write_text("".join(lines))
 
     now = datetime.now(UTC)
     authority = create_authority(now)

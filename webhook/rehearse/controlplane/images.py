@@ -19,9 +19,6 @@ REGISTRY: Final = "registry.k8s.io"
 # kubeadm 1.37 uses this version for Kubernetes 1.34 to 1.37: cmd/kubeadm/app/constants/constants.go.
 ETCD_TAG: Final = "3.7.0-0"
 
-KUBERNETES_TAG: Final = "v1.37.0"
-"""The Kubernetes version of the rehearsal image: the newest with pinned digests. See the Dockerfile."""
-
 DIGESTS: Final = msgspec.yaml.decode(Path(__file__).with_name("images.yaml").read_bytes(), type=dict[str, str])
 IMAGE: Final = "-image"
 """The suffix of cache folders whose programs come from images."""

@@ -78,14 +78,10 @@ def without_environment(value: Any) -> Any:
     """Return the Pod or workload without the environment, command, and arguments of its containers."""
     if isinstance(value, dict):
         return {
-            key: [_without(container) for container in item]
+            key: [{name: part for name, part in container.items() if name not in _ENVIRONMENT} for container in item]
             if key in {"containers", "initContainers", "ephemeralContainers"} and isinstance(item, list)
             else without_environment(item)
             for key, item in value.items()
             if key not in {"managedFields", _LAST_APPLIED}
         }
     return [without_environment(item) for item in value] if isinstance(value, list) else value
-
-
-def _without(container: JSON) -> JSON:
-    return {key: member for key, member in container.items() if key not in _ENVIRONMENT}

@@ -145,8 +145,7 @@ def _window(node: RehearsedNode, budgets: GraceBudgets, drained_by: DrainedBy | 
     if node.provider is None:
         return ReclaimWindow("no known provider", (), 0, 0, 0, 0, drained_by or "eviction", assumes=chosen)
     timeline = node.provider.interruption
-    budget = budgets.of_pools([node.pool]) if node.pool is not None else None
-    limit = budget.limit if budget is not None else node.provider.grace_period.budget_seconds
+    limit = budgets.of_node(node.provider, node.pool).limit
     by = drained_by or timeline.drained_by
     removal = max(timeline.removal_seconds, timeline.drain_seconds)
     drain = removal if by == "nobody" else timeline.drain_seconds

@@ -15,11 +15,12 @@ from webhook.kube.disruption import KIND as BUDGET
 from webhook.kube.disruption import budget_from
 from webhook.kube.pod import ObjectMeta, Pod
 from webhook.kube.quantity import amount_of
+from webhook.model.patch import merge_patch
 from webhook.model.review import MalformedObjectError
-from webhook.rehearse.inputs.budgets import keep_counts
 from webhook.rehearse.inputs.gangs import pods_without_controller
 from webhook.rehearse.inputs.nodes import CREATED, nodes_of_pools, read_node, running_node, stored_metadata
 from webhook.rehearse.inputs.resources import (
+    BY_NAME,
     CLAIM,
     DAEMON_SET,
     LIMIT_RANGE,
@@ -29,6 +30,8 @@ from webhook.rehearse.inputs.resources import (
     QUOTA,
     STATEFUL_SET,
     STORAGE_CLASS,
+    controller_of,
+    group_kind_of,
     kind_of_object,
     manifest_of,
     template_of,
@@ -176,6 +179,22 @@ def _expected_object(manifest: Manifest, kind: RehearsedKind) -> JSON:
         # The controller measures these seconds in real time, which a rehearsal doesn't simulate.
         value["spec"] = {key: member for key, member in spec.items() if key != "minReadySeconds"}
     return value
+
+
+def keep_counts(objects: Iterable[JSON]) -> None:
+    """Set minAvailable of budgets that cover Pods of custom resources to the desiredHealthy of their status.
+
+    The disruption controller reads the scale of the owners. A rehearsal has neither these owners nor their CRDs.
+    """
+    pods = [value for value in objects if value["kind"] == POD.kind]
+    custom = [pod["metadata"] for pod in pods if (owner := controller_of(pod)) and group_kind_of(owner) not in BY_NAME]
+    for value in objects if custom else ():
+        status, namespace = value.get("status") or {}, value["metadata"].get("namespace")
+        least = status.get("desiredHealthy")
+        if value["kind"] == BUDGET and status.get("expectedPods") and isinstance(least, int):
+            budget = budget_from(value)
+            if any(pod["namespace"] == namespace and budget.covers(pod.get("labels") or {}) for pod in custom):
+                value["spec"] = merge_patch(value["spec"], {"maxUnavailable": None, "minAvailable": least})
 
 
 def _exists_before(kind: RehearsedKind, value: JSON) -> bool:

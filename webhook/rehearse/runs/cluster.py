@@ -20,8 +20,13 @@ import msgspec
 from webhook.base.exits import CannotJudgeError
 from webhook.inputs.objects import read_manifests
 from webhook.registration.configurations import configurations
-from webhook.rehearse.controlplane import servers
-from webhook.rehearse.controlplane.control_plane import ControlPlane, ControlPlaneError, fetch, reserve_control_plane
+from webhook.rehearse.controlplane.control_plane import (
+    NO_SERVICE_ACCOUNTS,
+    ControlPlane,
+    ControlPlaneError,
+    fetch,
+    reserve_control_plane,
+)
 from webhook.rehearse.controlplane.process import reserve_port
 from webhook.rehearse.inputs.nodes import CREATED
 from webhook.rehearse.inputs.resources import JSON, kind_of_object
@@ -39,23 +44,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 STAGES: Final = Path(__file__).with_name("stages.yaml")
 
-# Without garbage collection, scaling, and node lifecycle: owners may be missing, and no kubelet sends heartbeats.
-_CONTROLLERS: Final = (
-    "daemonset-controller",
-    "deployment-controller",
-    "disruption-controller",
-    "ephemeral-volume-controller",
-    "job-controller",
-    "persistentvolume-binder-controller",
-    "replicaset-controller",
-    "replicationcontroller-controller",
-    "resourceclaim-controller",
-    "statefulset-controller",
-)
-_QPS: Final = 1000
-"""The scheduler's client QPS. The default is for clusters with other clients."""
-
-_SYNCS: Final = 20
+_FLAGS: Final = msgspec.yaml.decode(Path(__file__).with_name("servers.yaml").read_bytes(), type=dict[str, list[str]])
+_SCHEDULER: Final = msgspec.yaml.decode(Path(__file__).with_name("scheduler.yaml").read_bytes(), type=dict[str, Any])
 _QUOTA_CONTROLLER: Final = "resourcequota-controller"
 _SERVE: Final = "import sys; from webhook.commands import main; sys.exit(main())"
 _WEBHOOK_KEY: Final = b"/registry/mutatingwebhookconfigurations/spotgate"
@@ -112,22 +102,14 @@ def start_rehearsal_cluster(
         own = (_WEBHOOK_KEY, json.dumps(_configuration(snapshot.bundle, plane, webhook)).encode())
         plane.wait_for("etcd", lambda: fetch(f"{plane.etcd_url}/health"))
         _load(plane, (*contents, own))
-        plane.start_api_server(
-            servers.NO_SERVICE_ACCOUNTS,
-            "--enable-admission-plugins=NamespaceAutoProvision",
-            "--disable-admission-plugins=TaintNodesByCondition",  # no controller here would remove the taints
-            "--enable-priority-and-fairness=false",
-            "--max-requests-inflight=3000",
-            "--max-mutating-requests-inflight=3000",
-        )
-        syncs = [f"--concurrent-{kind}-syncs={_SYNCS}" for kind in ("deployment", "replicaset", "statefulset", "job")]
-        manager = [*servers.controller_manager(plane.credentials), *syncs]
-        plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_CONTROLLERS)}"])
+        plane.start_api_server(NO_SERVICE_ACCOUNTS, *_FLAGS["kube-apiserver"])
+        manager = [*plane.flags_of("kube-controller-manager"), *_FLAGS["kube-controller-manager"]]
+        plane.start("kube-controller-manager", [*manager, f"--controllers={','.join(_FLAGS['controllers'])}"])
         if any(key.startswith(_QUOTAS) for key, _ in contents):
             quotas = [*manager, f"--controllers={_QUOTA_CONTROLLER}"]
             plane.start(_QUOTA_CONTROLLER, quotas, program="kube-controller-manager")
-        plane.start("kube-scheduler", servers.scheduler(plane.credentials, config, port=port))
-        plane.start("kwok", servers.kwok(plane.credentials, STAGES))
+        plane.start("kube-scheduler", plane.flags_of("kube-scheduler", config=config, port=port))
+        plane.start("kwok", plane.flags_of("kwok", stages=STAGES))
         names = frozenset(profile["schedulerName"] for profile in json.loads(config.read_text())["profiles"])
         yield RunningCluster(plane, f"https://127.0.0.1:{port}/metrics", names)
 
@@ -142,14 +124,11 @@ def _scheduler_config(plane: ControlPlane, given: Path | None) -> Path:
             why = f"{given}: isn't a KubeSchedulerConfiguration; pass the file of kube-scheduler's --config"
             raise CannotJudgeError("\n".join(map(str, manifests.problems)) or why)
         config = configs[0]
-    kubeconfig = str(plane.credentials.kubeconfig("system:kube-scheduler"))
+    kubeconfig = {"kubeconfig": str(plane.credentials.kubeconfig("system:kube-scheduler"))}
     profiles = config.get("profiles") or [{}]
     config |= {
-        "clientConnection": {"kubeconfig": kubeconfig, "qps": _QPS, "burst": 2 * _QPS},
-        "leaderElection": {"leaderElect": False},
-        # Retry unschedulable Pods immediately.
-        "podInitialBackoffSeconds": 1,
-        "podMaxBackoffSeconds": 1,
+        **_SCHEDULER,
+        "clientConnection": _SCHEDULER["clientConnection"] | kubeconfig,
         "profiles": [{"schedulerName": "default-scheduler", **profile} for profile in profiles],
     }
     path = plane.directory / "scheduler.json"

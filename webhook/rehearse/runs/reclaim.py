@@ -21,9 +21,8 @@ from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import BELOW_AT_MOST, PodState, ReclaimWindow, WorkloadKey
 from webhook.rehearse.runs.clock import Clock, Rank
 from webhook.rehearse.runs.drain import Drain
-from webhook.rehearse.runs.kubelet import SHUTTING_DOWN, SIGKILL, SIGTERM, killed
 from webhook.rehearse.runs.quiet import LONGEST_RUN, Quiet
-from webhook.rehearse.runs.recreation import Recreator
+from webhook.rehearse.runs.substitutes import Recreator
 from webhook.rehearse.runs.watching import READY, STOPPED, Watches
 from webhook.rehearse.runs.writing import Writer, together
 
@@ -31,10 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from webhook.rehearse.inputs.resources import JSON
+    from webhook.rehearse.runs.watching import SeenPod
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
 
 _READY: Final = {"metadata": {"annotations": {READY: ""}}}
 _STOPPED: Final = {"metadata": {"annotations": {STOPPED: ""}}}
+
+_SIGTERM, _SIGKILL = 143, 137
+"""The exit codes of containers that these signals end: 128 plus the signal number."""
+
+_DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+_NOT_READY: Final = {"type": "Ready", "status": "False", "reason": "NodeShutdown"}
+_SHUTTING_DOWN: Final = {"conditions": [_DISRUPTED, _NOT_READY]}
 
 
 class Reclaim:
@@ -222,7 +229,7 @@ class Reclaim:
 
     async def _shut_down(self, pod: RehearsedPod) -> None:
         """Stop a Pod as in a graceful node shutdown: not ready immediately, Failed at the end of its grace period."""
-        await self._writer.patch_status(pod.seen.path, SHUTTING_DOWN)
+        await self._writer.patch_status(pod.seen.path, _SHUTTING_DOWN)
         self._stop_in_time(pod, pod.grace)
         await self._evicted(pod)
 
@@ -284,14 +291,14 @@ class Reclaim:
                 if pod.evicted is None:
                     pod.blocked = pod.blocked or self._drain.why_left(pod)
         # If the machine disappears, its kubelet can't report an exit code.
-        code = SIGKILL if window.drained_by == "kubelet" or window.kill < window.removal else None
+        code = _SIGKILL if window.drained_by == "kubelet" or window.kill < window.removal else None
         await together(self._fail(pod, code) for pod in victims)
         for pod in victims:
             await self._break_gang(pod)
 
     async def _fail(self, pod: RehearsedPod, code: int | None) -> None:
         self._stopping.add(pod)
-        await self._writer.patch_status(pod.seen.path, killed(pod.seen, code))
+        await self._writer.patch_status(pod.seen.path, _killed(pod.seen, code))
         await self._writer.merge(pod.seen.path, _STOPPED)
 
     async def _remove(self, window: ReclaimWindow) -> None:
@@ -313,7 +320,7 @@ class Reclaim:
         if pod.seen.terminating:
             await self._writer.merge(pod.seen.path, _STOPPED)
         else:
-            await self._fail(pod, SIGTERM)
+            await self._fail(pod, _SIGTERM)
 
     async def _break_gang(self, lost: RehearsedPod) -> None:
         """Delete the other Pods of a gang, and schedule the recreation of all of them. The gang's work is lost.
@@ -335,3 +342,15 @@ class Reclaim:
         if (window := self._lost.get(lost.node)) is not None:
             end = min(end, max(window.removal, self._clock.now))
         self._clock.at(end, Rank.RECREATE, partial(self.recreator.recreate, originals))
+
+
+def _killed(pod: SeenPod, code: int | None) -> JSON:
+    """Return the status of a Pod whose containers exited with this code, or with an unknown code if None."""
+    status: JSON = {"phase": "Failed", "reason": "Terminated", "message": "the Node was reclaimed", **_SHUTTING_DOWN}
+    if code is not None:
+        ended = {"ready": False, "restartCount": 0, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+        status["containerStatuses"] = [
+            {"name": container.name, "image": container.image, "imageID": "", **ended}
+            for container in pod.spec.containers
+        ]
+    return status

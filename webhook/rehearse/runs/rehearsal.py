@@ -20,8 +20,8 @@ from webhook.rehearse.runs.cluster import Pairs, RunningCluster, pairs_of, start
 from webhook.rehearse.runs.programs import OLDEST, find_programs
 from webhook.rehearse.runs.quiet import Quiet
 from webhook.rehearse.runs.reclaim import Reclaim
+from webhook.rehearse.runs.substitutes import provision
 from webhook.rehearse.runs.tally import RunOutcome, capacity_by_pool, outcome_of, summary_of, workload_results
-from webhook.rehearse.runs.volumes import provision
 from webhook.rehearse.runs.watching import Watches
 from webhook.rehearse.runs.workloads import Workloads
 from webhook.rehearse.runs.writing import Writer, together

@@ -1,17 +1,20 @@
-"""Compute the figures of a rehearsal from the observations of its runs."""
+"""Compute the figures of a rehearsal, and the reasons for harm, from the observations of its runs."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
 from itertools import groupby, pairwise
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, get_args
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 from msgspec import structs
 
 from webhook.base.terminal import counted
+from webhook.capacity.providers.pool import Taint
+from webhook.kube.affinity import Tristate, admits, terms_of
+from webhook.kube.tolerations import HARD_EFFECTS, tolerates
 from webhook.rehearse.inputs.resources import JOB, POD, STATEFUL_SET
 from webhook.rehearse.reasons import Cause, HarmReason
 from webhook.rehearse.result import (
@@ -23,70 +26,36 @@ from webhook.rehearse.result import (
     RehearsalSummary,
     WorkloadResult,
 )
-from webhook.rehearse.runs.shortage import causes_of, shortage_of
+from webhook.report.report import alike
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from webhook.kube.pod import PodSpec
     from webhook.rehearse.inputs.nodes import RehearsedNode
     from webhook.rehearse.result import WorkloadKey
     from webhook.rehearse.runs.reclaim import Reclaim
     from webhook.rehearse.runs.watching import Watches
     from webhook.rehearse.runs.workloads import RehearsedPod
 
+_STATES: Final = get_args(PodState)
+_UNITS: Final = {"cpu": ("CPU", "CPUs", 1.0), "memory": ("GiB of memory", "GiB of memory", 2.0**30)}
+"""The singular, the plural, and the size of the unit of a resource."""
+_NAMED_POOLS: Final = 2
 _REASONS: Final = 5
 """The maximum number of reasons of a workload."""
-
-_HIGHEST: Final = ("replicas", "pending_before", "lost", "grace_seconds")
-"""The fields of a result that are the highest of all runs."""
-
-
-class WorkloadRun(msgspec.Struct):
-    """The observations of one workload in one run.
-
-    Attributes:
-        replicas, pending_before, lost, states, lost_on, grace_seconds, startup_seconds: as in `WorkloadResult`.
-        figures: the values of `FIGURES`; NaN if unknown.
-        budgets: the names of the PodDisruptionBudgets that cover the workload.
-        living: the number of Pods at the end.
-        moves: whether a lost Pod doesn't belong to its Node.
-        waiting: the unschedulable Pods at the end, by the scheduler's causes.
-        reasons: the explanations, most important first; may contain duplicates and None.
-    """
-
-    replicas: int = 0
-    pending_before: int = 0
-    lost: int = 0
-    figures: defaultdict[str, float] = msgspec.field(default_factory=lambda: defaultdict(float))
-    budgets: set[str] = set()
-    living: int = 0
-    moves: bool = False
-    waiting: dict[tuple[str, ...], list[RehearsedPod]] = {}
-    states: tuple[tuple[float, tuple[int, ...]], ...] = ()
-    lost_on: set[str] = set()
-    grace_seconds: float = 0
-    startup_seconds: float = 0
-    reasons: list[HarmReason | None] = []
-
-    @property
-    def harm(self) -> tuple[float, ...]:
-        """Return the harm to the workload at the end, the most severe figure first."""
-        causes = [reason.cause for reason in self.reasons if reason is not None]
-        failed = causes.count(Cause.JOB_FAILED) + causes.count(Cause.INDEXES_FAILED)
-        figures = self.figures
-        return failed, figures["pending"] + figures["missing"], figures["killed_early"], figures["work_lost_gpu_hours"]
 
 
 class RunOutcome(msgspec.Struct):
     """The observations of one run.
 
     Attributes:
-        workloads: the observations of each workload.
+        workloads: the result of each workload, with figures of this run alone and with all reasons.
         notes: the events that the run couldn't rehearse.
         before, after: the requests of the Pods on each Node, by resource.
     """
 
-    workloads: defaultdict[WorkloadKey, WorkloadRun]
+    workloads: dict[WorkloadKey, WorkloadResult]
     notes: set[str]
     before: Mapping[str, Counter[str]]
     after: Mapping[str, Counter[str]]
@@ -94,46 +63,116 @@ class RunOutcome(msgspec.Struct):
 
 def outcome_of(reclaim: Reclaim, watches: Watches, lost: Collection[str], left: Sequence[RehearsedNode]) -> RunOutcome:
     """Return the outcome of a run, given the names of the lost Nodes and the remaining Nodes."""
-    workloads: defaultdict[WorkloadKey, WorkloadRun] = defaultdict(WorkloadRun)
+    run = _Run(reclaim, watches, lost, left)
+    known = reclaim.workloads.known.values()
+    workloads = {
+        workload: run.result_of(workload, pods) for workload, pods in alike(known, attrgetter("workload")).items()
+    }
     before: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    living = [pod for pod in reclaim.workloads.pods() if pod.seen.alive]
-    waiting_gangs = {pod.gang for pod in living if not pod.node} - {None}
-    killed_gangs = {pod.gang for pod in reclaim.workloads.known.values() if pod.killed} - {None}
-    for pod in reclaim.workloads.known.values():
-        run = workloads[pod.workload]
-        is_lost = pod.ran and pod.node in lost
+    for pod in known:
         before[pod.node].update(pod.requests if pod.ran else ())
-        _count_before(pod, run, reclaim, watches, is_lost=is_lost)
-        if pod.broken or (is_lost and not pod.leaves):
-            killed = pod.killed or pod.gang in killed_gangs
-            run.figures["work_lost_gpu_hours"] += pod.work_if_killed if killed else pod.work
-    for pod in living:
-        _count_living(pod, workloads[pod.workload], waits=pod.gang in waiting_gangs, gone=pod.seen.node in lost)
-        requested[pod.seen.node].update(pod.requests)
-    missing = reclaim.workloads.missing() - reclaim.missing_before
-    refusals = reclaim.recreator.refused | {workload.identity: why for workload, _, why in reclaim.workloads.refused()}
-    blocked = {pod.workload: pod.blocked for pod in reclaim.workloads.known.values() if pod.blocked}
-    for workload, run in workloads.items():
-        figures = run.figures
-        states = [(at, tuple(pods[workload, state] for state in get_args(PodState))) for at, pods in reclaim.samples]
-        run.states = tuple(next(same) for _, same in groupby(states, itemgetter(1)))
-        names = ("lowest_ready", "ready_again_seconds", "down_seconds")
-        figures |= zip(names, readiness_of(run.states), strict=True)
-        run.startup_seconds = reclaim.workloads.startup(workload, reclaim.startup)
-        figures["missing"] = missing[workload]
-        figures["pending"] = max(figures["pending"], 0)
-        alike = sorted(run.waiting.values(), key=len, reverse=True)
-        run.reasons = [*(_why_pending(pods, left, requested) for pods in alike), *run.reasons]
-        if missing[workload]:
-            refusal = refusals.get(workload.identity, "")
-            run.reasons.append(HarmReason(Cause.OTHER, refusal) if refusal else _why_missing(workload, watches))
-        if run.moves and run.living < run.replicas:
-            run.reasons.append(_why_not_recreated(workload, watches))
+    return RunOutcome(workloads, {*reclaim.notes}, before, run.requested)
+
+
+class _Run:
+    """The state at the end of a run.
+
+    Attributes:
+        requested: the requests of the living Pods on each Node, by resource.
+    """
+
+    def __init__(
+        self, reclaim: Reclaim, watches: Watches, lost: Collection[str], left: Sequence[RehearsedNode]
+    ) -> None:
+        self._reclaim = reclaim
+        self._watches = watches
+        self._lost = lost
+        self._left = left
+        self._living = {pod for pod in reclaim.workloads.pods() if pod.seen.alive}
+        # If one Pod of a gang is pending, the whole gang is.
+        waiting = {pod.gang for pod in self._living if not pod.node} - {None}
+        self._pending = {pod for pod in self._living if not pod.node or pod.seen.node in lost or pod.gang in waiting}
+        self._killed_gangs = {pod.gang for pod in reclaim.workloads.known.values() if pod.killed} - {None}
+        self._missing = reclaim.workloads.missing() - reclaim.missing_before
+        refused = {workload.identity: why for workload, _, why in reclaim.workloads.refused()}
+        self._refusals = reclaim.recreator.refused | refused
+        self.requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for pod in self._living:
+            self.requested[pod.seen.node].update(pod.requests)
+
+    def result_of(self, workload: WorkloadKey, pods: Sequence[RehearsedPod]) -> WorkloadResult:
+        """Return the result of a workload with these Pods, existing or not."""
+        lost = {pod for pod in pods if pod.ran and pod.node in self._lost}
+        living = [pod for pod in pods if pod in self._living]
+        pending = [pod for pod in living if pod in self._pending]
+        waited = sum(pod.waited for pod in pods)
+        stopped = [pod for pod in pods if pod.broken or (pod in lost and not pod.leaves)]
+        budgets = sorted({key for pod in pods if pod.ran or pod.waited for key in pod.budgets})
+        uncountable = [*self._uncountable(budgets)]
+        below = math.nan if uncountable else max((float(self._reclaim.below[key]) for key in budgets), default=0.0)
+        looks = ((at, tuple(seen[workload, state] for state in _STATES)) for at, seen in self._reclaim.samples)
+        states = tuple(next(same) for _, same in groupby(looks, itemgetter(1)))
+        lowest_ready, ready_again, down = readiness_of(states)
+        result = WorkloadResult(
+            **structs.asdict(workload),
+            replicas=sum(pod.ran for pod in pods),
+            pending_before=waited,
+            lost=len(lost),
+            moved=Figure.of(sum(not (pod.ran or pod.leaves) for pod in living if pod not in self._pending)),
+            pending=Figure.of(max(len(pending) - waited, 0)),
+            missing=Figure.of(self._missing[workload]),
+            killed_early=Figure.of(sum(pod.killed for pod in pods)),
+            lowest_ready=Figure.of(lowest_ready),
+            ready_again_seconds=Figure.of(ready_again),
+            seconds_below_budget=Figure.of(below),
+            work_lost_gpu_hours=Figure.of(sum(map(self._work_lost, stopped))),
+            budget=", ".join(sorted({name for _, name in budgets})),
+            down_seconds=Figure.of(down),
+            states=states,
+            lost_on=tuple(sorted({pod.node for pod in lost})),
+            grace_seconds=float(max((pod.seen.grace_seconds for pod in lost), default=0)),
+            startup_seconds=self._reclaim.workloads.startup(workload, self._reclaim.startup),
+            goes_with_nodes=all(pod.leaves for pod in lost),
+        )
+        reasons = [*self._why_pending(pending), *uncountable, *map(self._why_not_placed, pending)]
+        if self._missing[workload]:
+            refusal = self._refusals.get(workload.identity, "")
+            reasons.append(HarmReason(Cause.OTHER, refusal) if refusal else _why_missing(workload, self._watches))
+        if not result.goes_with_nodes and len(living) < result.replicas:
+            reasons.append(_why_not_recreated(workload, self._watches))
         # Otherwise, the budget only slowed down the drain, as intended.
-        if run.lost and figures["killed_early"]:
-            run.reasons.append(blocked.get(workload))
-    return RunOutcome(workloads, {*reclaim.notes}, before, requested)
+        if lost and result.killed_early.max:
+            reasons.append(next((pod.blocked for pod in reversed(pods) if pod.blocked), None))
+        return structs.replace(result, reasons=tuple(dict.fromkeys(filter(None, reasons))))
+
+    def _work_lost(self, pod: RehearsedPod) -> float:
+        return pod.work_if_killed if pod.killed or pod.gang in self._killed_gangs else pod.work
+
+    def _uncountable(self, budgets: Iterable[tuple[str, str]]) -> Iterator[HarmReason | None]:
+        """Yield the budgets that the disruption controller can't count."""
+        for key in budgets:
+            if (budget := self._watches.budgets.get(key)) and (why := budget.status.uncountable):
+                yield HarmReason(Cause.BUDGET_UNCOUNTABLE, why, key[1])
+
+    def _why_pending(self, pending: Iterable[RehearsedPod]) -> Iterator[HarmReason]:
+        """Yield the missing resource of Pods that wait for the same causes, and the scheduler's message."""
+        waiting = [pod for pod in pending if pod.seen.unscheduled and not pod.node]
+        groups = alike(waiting, lambda pod: causes_of(pod.seen.unscheduled)).values()
+        for pods in sorted(groups, key=len, reverse=True):
+            last = pods[-1].seen
+            requests = sum((pod.requests for pod in pods), Counter[str]())
+            lack = shortage_of(last.spec, requests, self._left, self.requested)
+            explained = f"{lack}. {last.unscheduled}" if lack else last.unscheduled
+            yield HarmReason(Cause.OTHER, f"{counted(len(pods), 'Pod')}: {explained}")
+
+    def _why_not_placed(self, pod: RehearsedPod) -> HarmReason | None:
+        """Return why a pending Pod doesn't run, or None if the scheduler says it."""
+        scheduler = pod.seen.spec.schedulerName
+        if not pod.node and pod.seen.unscheduled:
+            return None
+        if not pod.node:
+            return HarmReason(Cause.NO_SCHEDULER, scheduler) if scheduler else HarmReason(Cause.NOT_SCHEDULED)
+        return HarmReason(Cause.NODE_LOST, pod.node) if pod.node in self._lost else HarmReason(Cause.GANG_WAITS)
 
 
 def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float, float, float]:
@@ -150,49 +189,53 @@ def readiness_of(states: Sequence[tuple[float, tuple[int, ...]]]) -> tuple[float
     return min(ready for _, (ready, *_) in states), again, down if before else 0.0
 
 
-def _count_before(pod: RehearsedPod, run: WorkloadRun, reclaim: Reclaim, watches: Watches, *, is_lost: bool) -> None:
-    """Count the state of a Pod before the reclaim, and how long its budgets weren't met."""
-    figures = run.figures
-    run.replicas += pod.ran
-    run.lost += is_lost
-    run.lost_on |= {pod.node} if is_lost else set()
-    run.grace_seconds = max(run.grace_seconds, float(pod.seen.grace_seconds) if is_lost else 0)
-    run.moves |= is_lost and not pod.leaves
-    run.pending_before += pod.waited
-    figures["pending"] -= pod.waited
-    figures["killed_early"] += pod.killed
-    for key in pod.budgets if pod.ran or pod.waited else ():
-        run.budgets.add(key[1])
-        figures["seconds_below_budget"] = max(figures["seconds_below_budget"], float(reclaim.below[key]))
-        if (budget := watches.budgets.get(key)) and (why := budget.status.uncountable):
-            figures["seconds_below_budget"] = math.nan
-            run.reasons.append(HarmReason(Cause.BUDGET_UNCOUNTABLE, why, key[1]))
+def causes_of(sentence: str) -> tuple[str, ...]:
+    """Return the causes in the scheduler's message, without numbers of nodes and without cordoned nodes.
+
+    ``0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: ...`` has one cause.
+    """
+    _, _, parts = sentence.partition(" nodes are available: ")
+    parts, _, _ = parts.partition(". ")  # the rest is about preemption and claims
+    causes = {part.partition(" ")[2].rstrip(".").removeprefix("node(s) ") for part in parts.split(", ") if part}
+    return tuple(sorted(causes - {"were unschedulable"}))
 
 
-def _count_living(pod: RehearsedPod, run: WorkloadRun, *, waits: bool, gone: bool) -> None:
-    """Count a living Pod as moved or pending. If one Pod of a gang is pending, the whole gang is."""
-    run.living += 1
-    run.figures["pending"] += not pod.seen.node or gone or waits
-    scheduler = pod.seen.spec.schedulerName
-    if pod.seen.unscheduled and not pod.seen.node:
-        run.waiting.setdefault(causes_of(pod.seen.unscheduled), []).append(pod)
-    elif not pod.seen.node:
-        run.reasons.append(HarmReason(Cause.NO_SCHEDULER if scheduler else Cause.NOT_SCHEDULED, scheduler or ""))
-    elif gone:
-        run.reasons.append(HarmReason(Cause.NODE_LOST, pod.seen.node))
-    elif waits:
-        run.reasons.append(HarmReason(Cause.GANG_WAITS))
-    else:
-        run.figures["moved"] += not pod.ran and not pod.leaves
+def shortage_of(
+    spec: PodSpec,
+    needed: Mapping[str, float],
+    nodes: Iterable[RehearsedNode],
+    requested: Mapping[str, Counter[str]],
+) -> str:
+    """Return the first resource that similar Pods lack on the nodes that admit them, or an empty string.
+
+    Args:
+        spec: the spec of one of the Pods.
+        needed: the total requests of the Pods.
+        nodes: the remaining nodes.
+        requested: the requests of the Pods on each node.
+    """
+    admitting = [node for node in nodes if _admits(node, spec)]
+    free: Counter[str] = Counter()
+    for node in admitting:
+        free.update(Counter(node.allocatable))
+        free.subtract(requested.get(node.name, Counter()))
+    pools = sorted({node.pool_name or node.name for node in admitting})
+    where = " and ".join(pools) if len(pools) <= _NAMED_POOLS else f"{len(pools)} pools"
+    for name in sorted(needed) if admitting else ():
+        one, several, size = _UNITS.get(name, (name, name, 1.0))
+        if (number := (needed[name] - free[name]) / size) > 0:
+            has = "has" if len(pools) == 1 else "have"
+            return f"{where} {has} {number:.3g} {one if number == 1 else several} too few"
+    return ""
 
 
-def _why_pending(
-    pods: Sequence[RehearsedPod], left: Sequence[RehearsedNode], requested: Mapping[str, Counter[str]]
-) -> HarmReason:
-    """Return the missing resource of pending Pods on the remaining nodes, and the scheduler's message."""
-    last = pods[-1].seen
-    lack = shortage_of(last.spec, sum((pod.requests for pod in pods), Counter()), left, requested)
-    return HarmReason(Cause.OTHER, f"{counted(len(pods), 'Pod')}: {f'{lack}. ' if lack else ''}{last.unscheduled}")
+def _admits(node: RehearsedNode, spec: PodSpec) -> bool:
+    """Return whether the node's labels and taints admit the Pod."""
+    taints = msgspec.convert(node.value["spec"].get("taints") or [], list[Taint])
+    return admits(terms_of(spec), node.labels) is not Tristate.NO and all(
+        taint.effect not in HARD_EFFECTS or any(tolerates(toleration, taint) for toleration in spec.tolerations or ())
+        for taint in taints
+    )
 
 
 def _why_not_recreated(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
@@ -211,44 +254,40 @@ def _why_missing(workload: WorkloadKey, watches: Watches) -> HarmReason | None:
         return HarmReason(Cause.BARE)
     sets = watches.owners[STATEFUL_SET] if workload.kind == STATEFUL_SET.kind else {}
     owner = sets.get((workload.namespace, workload.name))
-    if owner is not None and owner.spec.get("podManagementPolicy") != "Parallel":
-        return HarmReason(Cause.ORDERED)
-    return None
+    ordered = owner is not None and owner.spec.get("podManagementPolicy") != "Parallel"
+    return HarmReason(Cause.ORDERED) if ordered else None
 
 
 def workload_results(outcomes: Sequence[RunOutcome]) -> tuple[WorkloadResult, ...]:
-    """Return the workloads that the reclaim affects, with the figures of all runs."""
+    """Return the workloads that the reclaim affects, with the figures of all runs and the reasons of the worst run."""
     results = []
-    for workload in {key for outcome in outcomes for key in outcome.workloads}:
-        runs = [outcome.workloads[workload] for outcome in outcomes]
-        changed = any(run.figures["moved"] or any(run.harm) for run in runs)
+    firsts = {key: result for outcome in reversed(outcomes) for key, result in outcome.workloads.items()}
+    for workload, first in firsts.items():
+        runs = [outcome.workloads.get(workload, first.untouched) for outcome in outcomes]
+        changed = any(run.moved.max or any(_harm(run)) for run in runs)
         if not (changed or any(run.lost for run in runs)):
             continue
-        figures: dict[str, Any] = {name: Figure.over([run.figures[name] for run in runs]) for name in FIGURES}
-        results.append(
-            WorkloadResult(
-                **structs.asdict(workload),
-                **{name: max(getattr(run, name) for run in runs) for name in _HIGHEST},
-                startup_seconds=runs[0].startup_seconds,
-                budget=", ".join(sorted(set().union(*(run.budgets for run in runs)))),
-                states=runs[0].states,
-                lost_on=tuple(sorted(runs[0].lost_on)),
-                goes_with_nodes=not (changed or any(run.moves for run in runs)),
-                reasons=tuple(dict.fromkeys(filter(None, max(runs, key=lambda run: run.harm).reasons)))[:_REASONS],
-                **figures,
-            )
-        )
+        figures = {name: Figure.over([getattr(run, name) for run in runs]) for name in FIGURES}
+        goes_with_nodes = not changed and all(run.goes_with_nodes for run in runs)
+        reasons = max(runs, key=_harm).reasons[:_REASONS]
+        results.append(structs.replace(first, goes_with_nodes=goes_with_nodes, reasons=reasons, **figures))
     return tuple(sorted(results, key=lambda result: (-(result.pending.max or 0), -result.lost, result.identity)))
+
+
+def _harm(run: WorkloadResult) -> tuple[float, ...]:
+    """Return the harm to a workload at the end of a run, the most severe figure first."""
+    failed = run.has_reason(Cause.JOB_FAILED) or run.has_reason(Cause.INDEXES_FAILED)
+    unplaced = (run.pending.max or 0) + (run.missing.max or 0)
+    return failed, unplaced, run.killed_early.max or 0, run.work_lost_gpu_hours.max or 0
 
 
 def summary_of(outcomes: Sequence[RunOutcome]) -> RehearsalSummary:
     """Return the total figures of all workloads."""
-    return RehearsalSummary(
-        **{
-            name: Figure.over([sum(run.figures[name] for run in outcome.workloads.values()) for outcome in outcomes])
-            for name in RehearsalSummary.__struct_fields__
-        }
-    )
+    totals = {
+        name: [Figure.of(sum(getattr(run, name).max for run in outcome.workloads.values())) for outcome in outcomes]
+        for name in RehearsalSummary.__struct_fields__
+    }
+    return RehearsalSummary(**{name: Figure.over(figures) for name, figures in totals.items()})
 
 
 def capacity_by_pool(

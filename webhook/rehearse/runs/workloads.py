@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.base.globs import Globs
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, derive_class
+from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, class_of
 from webhook.kube.containers import quantities_of, requested_of
 from webhook.kube.disruption import DisruptionBudget, budget_from
 from webhook.kube.pod import MIRROR_ANNOTATION
@@ -31,7 +31,6 @@ _UNSAVED: Final = {CHECKPOINTING: 1800.0, BATCH: 3600.0}
 for a batch job."""
 
 _HOUR: Final = 3600
-_TRAINING_OPERATORS: Final = Globs(("*Job.kubeflow.org",))
 _HISTORY_AT_MOST: Final = 1800.0
 
 
@@ -122,7 +121,7 @@ class Workloads:
         self._remember(pod, workload)
         requests = requests_of(pod.spec)
         gpus = sum(requests[name] for name in requested_of(quantities_of(pod.spec), self._gpus))
-        sort = pod.labels.get(CLASS_LABEL) or derive_class(pod, _TRAINING_OPERATORS, gpu=gpus > 0)[0]
+        sort = pod.labels.get(CLASS_LABEL) or class_of(pod, gpu=gpus > 0)[0]
         every = amount_of(pod.annotations.get(CHECKPOINT))
         killed = gpus / _HOUR * (float(every) if every is not None else _UNSAVED.get(sort, 0.0))
         return RehearsedPod(

@@ -28,8 +28,10 @@ import msgspec
 from msgspec.structs import asdict
 
 from webhook.base.bounds import HINTED_AT_MOST
+from webhook.capacity.providers.pool import Taint
 from webhook.kube.affinity import terms_of
 from webhook.kube.containers import writable_claim
+from webhook.kube.tolerations import tolerates
 from webhook.model.decision import Violation
 from webhook.policy.errors import SpecError
 from webhook.policy.match import rules_for
@@ -301,12 +303,8 @@ def _tolerating(taint: TaintSpec) -> dict[str, Any]:
 
 
 def _reaches(toleration: Toleration, taint: TaintPatternSpec | TaintSpec) -> bool:
-    """Return whether the toleration tolerates the taint. A pattern without a value matches every value."""
-    if toleration.effect and taint.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.operator == _EXISTS:
-        return toleration.key in {"", taint.key}
-    return toleration.key == taint.key and (not taint.value or toleration.value == taint.value)
+    """Return whether the toleration tolerates the taint. A pattern without a value or an effect matches all."""
+    return tolerates(toleration, Taint(taint.key, taint.value or toleration.value, taint.effect or toleration.effect))
 
 
 def _compile(spec: EvictionStrategySpec, facts: Facts) -> EvictionStrategy:  # noqa: ARG001 - the spec is enough

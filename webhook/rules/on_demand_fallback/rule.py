@@ -42,14 +42,8 @@ from webhook.kube.filling import items_of, mapping
 from webhook.model.decision import Outcome, Violation
 from webhook.policy.errors import SpecError, did_you_mean
 from webhook.policy.match import ResourceRule, expect_judged, rules_for
-from webhook.rules.on_demand_fallback.findings import (
-    OWNERS,
-    FallbackFindings,
-    PoolChange,
-    unknown_pools,
-    unknown_template,
-    unreadable_capacity,
-)
+from webhook.rules.on_demand_fallback import findings
+from webhook.rules.on_demand_fallback.findings import FallbackFindings, PoolChange
 from webhook.rules.on_demand_fallback.spec import OnDemandFallbackSpec
 from webhook.rules.protocol import Facts, PolicyKind
 
@@ -58,7 +52,6 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.reader import PoolReader
     from webhook.capacity.view import ClusterView
-    from webhook.model.review import Request
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
 
@@ -100,12 +93,12 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             before = self._before(subject, readers, view)
             after = _joined(reader, reader.read(new), view) if new is not None else None
             if not same and after is not None and after.lacks_template:
-                yield unknown_template(reader, after)
+                yield findings.unknown_template(reader, after)
             elif not same:
                 field = _changed_field(reader, before, after, new or {})
                 yield from self._judge(subject, PoolChange(reader, before, after, field), view)
             if after is not None and not after.deleting and _gets_owners(subject):
-                yield from self._judge(subject, PoolChange(reader, after, None, OWNERS), view)
+                yield from self._judge(subject, PoolChange(reader, after, None, findings.OWNERS), view)
 
     def _before(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Pool | None:
         """Return the pool before the request, from the cluster if the request doesn't contain it."""
@@ -115,7 +108,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return _joined(reader, reader.read(old), view)
         if subject.operation == "CREATE":
             return None
-        known = _known(readers, subject.request, view)
+        known = readers.known(view.pools, subject.request.namespace, subject.request.name)
         if subject.operation == "UPDATE" and self.fallbacks.demand_of(known) is not None:
             # The view may already have the update, so the pool's need for a fallback may be new.
             return None
@@ -123,10 +116,10 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
 
     def _scale(self, subject: Subject, readers: ResourceReader, view: ClusterView) -> Iterator[Violation]:
         if view.pools is None:
-            yield unknown_pools(view)
+            yield findings.unknown_pools(view)
             return
         request = subject.request
-        before = _known(readers, request, view)
+        before = readers.known(view.pools, request.namespace, request.name)
         if before is None:
             subject.trace.skip("not evaluated: the cluster has no %s %s", readers.any.kind, request.name)
             return
@@ -142,7 +135,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             return
         if view.pools is None:
             if self.fallbacks.demand_of(new) is not None or old is not None:
-                yield unknown_pools(view)
+                yield findings.unknown_pools(view)
             return
         request = subject.request
         ref = (readers.any.kind, request.namespace, request.name)
@@ -172,7 +165,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
             subject.trace.say("the request takes no nodes from any pool")
             return
         if view.pools is None:
-            yield unknown_pools(view)
+            yield findings.unknown_pools(view)
             return
         old = subject.old_object or {}
         complete = isinstance(old.get("spec"), dict) and not scaled
@@ -190,7 +183,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
                 after = msgspec.structs.replace(after, desired=0) if after.size is None else after
             reader = self.findings.readers[known.provider, known.kind]
             before = with_size(known, size)
-            field = OWNERS if owned else "spec.replicas"
+            field = findings.OWNERS if owned else "spec.replicas"
             yield from self._judge(subject, PoolChange(reader, before, after, field), view)
 
     def _judge(self, subject: Subject, change: PoolChange, view: ClusterView) -> Iterator[Violation]:
@@ -211,7 +204,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
         if not needs_more and not gives_less:
             subject.trace.say("the request doesn't change whether the pool needs or provides a fallback")
         elif view.pools is None:
-            yield unknown_pools(view)
+            yield findings.unknown_pools(view)
         else:
             reviewed = {pool.identity for pool in (before, after) if pool is not None}
             # A recorded view may have pools of a provider that isn't in these policies.
@@ -227,7 +220,7 @@ class OnDemandFallback(msgspec.Struct, frozen=True):
                 yield from self._violations_about(change, need, [loss for loss in worse if loss.need == need], pools)
         uncovered = any(loss.spot is after and loss.coverage is Coverage.NONE for loss in worse)
         if after is not None and _unreadable(after) and not _unreadable(before) and not uncovered:
-            yield unreadable_capacity(change.reader, after)
+            yield findings.unreadable_capacity(change.reader, after)
 
     def _violations_about(
         self, change: PoolChange, need: FallbackNeed, worse: Sequence[LostCoverage], pools: Sequence[Pool]
@@ -247,11 +240,6 @@ def _unreadable(pool: Pool | None) -> bool:
     if pool is None or pool.only_uses:
         return False
     return pool.capacity is CapacityType.UNKNOWN and pool.gpu in {Gpu.YES, Gpu.UNKNOWN}
-
-
-def _known(readers: ResourceReader, request: Request, view: ClusterView) -> Pool | None:
-    identities = {(reader.provider, reader.kind, request.namespace, request.name) for reader in readers.readers}
-    return next((pool for pool in view.pools or () if pool.identity in identities), None)
 
 
 def _joined(reader: PoolReader, pool: Pool, view: ClusterView) -> Pool:
@@ -324,8 +312,8 @@ def _compile(spec: OnDemandFallbackSpec, facts: Facts) -> OnDemandFallback:
     readers = {
         (reader.provider, reader.kind): reader for provider in providers for reader in reversed(provider.readers)
     }
-    findings = FallbackFindings(fallbacks, readers)
-    return OnDemandFallback(fallbacks, findings, readers_by_resource(providers), sizers_by_resource(providers))
+    wording = FallbackFindings(fallbacks, readers)
+    return OnDemandFallback(fallbacks, wording, readers_by_resource(providers), sizers_by_resource(providers))
 
 
 def _rules(facts: Facts) -> tuple[ResourceRule, ...]:

@@ -10,7 +10,7 @@ Reads
     ``WorkloadTemplates``). On UPDATE, only labels that the request adds or changes; removing is always allowed.
     Objects that are being deleted are evaluated like any other. For spotgate keys, also the annotations of Pods,
     workloads, and node pools. The status of a Pod, and a Binding, because both can set labels on the Pod. The names of
-    Namespaces (`webhook.rules.reserved_labels.namespaces`).
+    Namespaces: spotgate skips those of a provider.
     A key is reserved if its prefix is a domain of the policy or ends in ``.<domain>``: ``foo.coreweave.com/bar`` is,
     ``notcoreweave.com/bar`` and ``coreweave.com`` (no prefix) are not. ``allow`` exempts keys, per resource.
     A key of ``spotgate.dev`` without effect is a warning (`webhook.rules.reserved_labels.own`). The label
@@ -34,18 +34,20 @@ import msgspec
 
 from webhook.base.bounds import HINTED_AT_MOST
 from webhook.base.globs import Globs, is_glob
+from webhook.capacity.placement.supply import in_play
 from webhook.capacity.providers.provider import Provider, ResourceReader, readers_by_resource
+from webhook.kube.filling import mapping
 from webhook.model.decision import Violation, warning
 from webhook.policy.match import ResourceRule, is_named, is_namespace, rules_for
 from webhook.rules.protocol import Concern, Facts, Keys, PolicyKind, SpecWarning
-from webhook.rules.reserved_labels.namespaces import claims
 from webhook.rules.reserved_labels.own import own_violations, selector_violations
 from webhook.rules.reserved_labels.places import PODS, PREFIX, KeyPlace, places_of
 from webhook.rules.reserved_labels.spec import ReservedLabelsSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
+    from webhook.capacity.view import ClusterView
     from webhook.kube.templates import Workload
     from webhook.rules.context import Context
     from webhook.rules.subject import Subject
@@ -62,19 +64,17 @@ class ReservedLabels(msgspec.Struct, frozen=True):
     """The compiled rule.
 
     Attributes:
-        domains: the reserved domains; ``suffixes`` have a leading dot.
+        suffixes: the reserved domains, with a leading dot.
         allowed: plural resource name -> keys that users may set.
         disputed: the allowed keys with a warning: plural resource names, keys, and the warning.
-        hints: misspelled key -> correct key.
         foreign: provider -> the reserved domains that belong only to other providers, each with a leading dot.
         readers: node-pool readers by API group and plural resource name, like ``workloads``.
     """
 
-    domains: tuple[str, ...]
+    spec: ReservedLabelsSpec
     suffixes: tuple[str, ...]
     allowed: Mapping[str, Globs]
     disputed: tuple[tuple[tuple[str, ...], Globs, str], ...]
-    hints: Mapping[str, str]
     providers: Mapping[str, Provider]
     foreign: Mapping[str, tuple[str, ...]]
     readers: Mapping[tuple[str, str], ResourceReader]
@@ -82,7 +82,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
 
     def concern(self, _group: str, _resource: str) -> Concern:
         """Return the reserved keys and the spotgate keys."""
-        domains = frozenset(f"{domain}/" for domain in self.domains)
+        domains = frozenset(f"{domain}/" for domain in self.spec.domains)
         return Concern(labels=Keys(containing=domains | {PREFIX}), annotations=Keys(containing=frozenset({PREFIX})))
 
     def validate(self, subject: Subject, context: Context) -> Iterable[Violation]:
@@ -102,7 +102,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
             subject.trace.say("the request adds no reserved label")
         claimed: Iterable[Violation] = ()
         if is_namespace(subject.request):
-            claimed = claims(subject, self.providers, context.view, {key for key, *_ in reserved})
+            claimed = _claims(subject, self.providers, context.view, {key for key, *_ in reserved})
         # Yield lazily: the engine stops at its bound on violations.
         own = own_violations(places, creating=subject.operation == "CREATE")
         return chain(self._violations(reserved), claimed, selector_violations(subject), own)
@@ -135,7 +135,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
                 )
                 continue
             prefix, _, name = key.partition("/")
-            domain = next(domain for domain in self.domains if f".{prefix}".endswith(f".{domain}"))
+            domain = next(domain for domain in self.spec.domains if f".{prefix}".endswith(f".{domain}"))
             remove = f"remove the label, or use your own domain, such as example.com/{name}"
             yield Violation(
                 id="reserved",
@@ -155,7 +155,7 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         allowed = self.allowed.get(resource)
         if allowed is None or len(key) > HINTED_AT_MOST:
             return ""
-        hint = self.hints.get(key, "")
+        hint = self.spec.hints.get(key, "")
         if hint and allowed.match(hint):
             return hint
         by_name = {pattern.partition("/")[2]: pattern for pattern in allowed.patterns if not is_glob(pattern)}
@@ -163,15 +163,59 @@ class ReservedLabels(msgspec.Struct, frozen=True):
         return by_name[close[0]] if close else ""
 
 
+_GENERATED: Final = "xxxxx"
+"""A placeholder for the suffix that the API server appends to a ``generateName``."""
+
+
+def _claims(
+    subject: Subject, providers: Mapping[str, Provider], view: ClusterView, denied: Container[str]
+) -> Iterator[Violation]:
+    """Yield a violation for each name (on CREATE) or label that marks the Namespace as a provider's.
+
+    Only a provider in use owns namespaces. Skip the labels in ``denied``, which other violations deny.
+    """
+    metadata, before = (mapping(value, "metadata") for value in (subject.object, subject.old_object))
+    labels, old_labels = mapping(metadata, "labels"), mapping(before, "labels")
+    name = metadata.get("name") or f"{metadata.get('generateName', '')}{_GENERATED}"
+    providers_in_play = in_play(view, providers)
+    for provider in providers.values():
+        owned: list[tuple[str, str]] = []
+        if subject.operation == "CREATE":
+            named = (glob for glob in provider.system_namespaces.names.patterns if Globs((glob,)).match(str(name)))
+            owned += ((f"a name that matches {glob}", "metadata.name") for glob in named)
+        owned += (
+            (f"the label {label.key}: {label.value}", f'metadata.labels["{label.key}"]')
+            for label in provider.system_namespaces.labels
+            if labels.get(label.key) == label.value != old_labels.get(label.key) and label.key not in denied
+        )
+        for what, field in owned:
+            if provider.name in providers_in_play:
+                yield Violation(
+                    id="provider-namespace",
+                    reason=f"{what} is reserved for namespaces of {provider.title}",
+                    field=field,
+                    detail="spotgate doesn't evaluate objects in these namespaces.",
+                    fix="choose another name" if field == "metadata.name" else "remove the label",
+                )
+            elif view.pools is None:
+                yield Violation(
+                    id="provider-namespace-unknown",
+                    reason=f"can't tell whether {what} is reserved for namespaces of {provider.title}",
+                    field=field,
+                    detail=view.why_unknown,
+                    fix=view.remedy,
+                    unknown=True,
+                )
+
+
 def _compile(spec: ReservedLabelsSpec, facts: Facts) -> ReservedLabels:
     readers = readers_by_resource(facts.providers.values())
     workloads = {(workload.group, workload.resource): workload for workload in facts.workloads}
     return ReservedLabels(
-        domains=spec.domains,
+        spec=spec,
         suffixes=tuple(f".{domain}" for domain in spec.domains),
         allowed=_allowed_keys(spec, facts.workloads),
         disputed=tuple((item.resources, Globs(item.labels), item.warning) for item in spec.allow if item.warning),
-        hints=spec.hints,
         providers=facts.providers,
         foreign=_foreign_domains(spec, facts.providers),
         readers=readers,

@@ -144,24 +144,23 @@ def _ordinal(subject: Subject, floor: Floor, context: Context) -> FloorCase:
     if label not in pod.labels and owner is not None:
         label, first = _INDEX, context.view.ordinal_starts.get(f"{subject.request.namespace}/{owner.name}")
         if first is None:
-            reason = f"the on-demand floor is undecided: the first ordinal of StatefulSet {owner.name} is unreadable"
-            allow, given = (
-                "allow spotgate's ServiceAccount to get statefulsets.apps",
-                "pass the StatefulSet with --state",
-            )
-            fix = given if context.offline else allow
-            return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
+            allow = "allow spotgate's ServiceAccount to get statefulsets.apps"
+            fix = "pass the StatefulSet with --state" if context.offline else allow
+            return _undecided(f"the first ordinal of StatefulSet {owner.name} is unreadable", fix)
         start = first
     index = pod.labels.get(label, "")
     if not (index.isascii() and index.isdecimal()):
-        reason = f"the on-demand floor is undecided: the Pod has no ordinal in label {label}"
         fix = "let the StatefulSet or LeaderWorkerSet create the Pod: it sets the label"
-        return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
-    on_demand = floor.keeps(int(index) - start)
-    subject.trace.say(
-        "on-demand floor: ordinal %d runs on %s nodes", int(index) - start, "on-demand" if on_demand else "spot"
-    )
-    return FloorCase(FloorAssignment.ON_DEMAND if on_demand else FloorAssignment.SPOT)
+        return _undecided(f"the Pod has no ordinal in label {label}", fix)
+    ordinal = int(index) - start
+    assignment = FloorAssignment.ON_DEMAND if floor.keeps(ordinal) else FloorAssignment.SPOT
+    subject.trace.say("on-demand floor: ordinal %d runs on %s nodes", ordinal, assignment)
+    return FloorCase(assignment)
+
+
+def _undecided(why: str, fix: str) -> FloorCase:
+    reason = f"the on-demand floor is undecided: {why}"
+    return _preferring(warning(id="floor-undecided", reason=reason, field=_FIELD, detail=_PREFERS, fix=fix))
 
 
 def _counted(pod: Pod, context: Context) -> FloorCase:

@@ -55,7 +55,6 @@ from webhook.rules.protocol import Concern, Keys, PolicyKind
 from webhook.rules.spot_placement import findings
 from webhook.rules.spot_placement.findings import PlacementPlan
 from webhook.rules.spot_placement.floor import FloorAssignment, FloorCase, floor_case, has_gate, without_spot
-from webhook.rules.spot_placement.no_pool import no_pool_fits
 from webhook.rules.spot_placement.spec import SpotPlacementSpec
 from webhook.rules.targeting import Targeting
 
@@ -143,7 +142,11 @@ class SpotPlacement(msgspec.Struct, frozen=True):
             return self._assigned(subject, target, supply, view, case)
         if not target.nodes:
             known = target.pools is not None or contradiction(pod.spec)
-            why = no_pool_fits(subject, target, view, supply) if known else findings.pools_unknown(target.field, view)
+            why = (
+                findings.no_pool_fits(subject, target, view, supply)
+                if known
+                else findings.pools_unknown(target.field, view)
+            )
             return PlacementPlan(violations=(why,))
         plan = self._placed(subject, target, supply)
         return msgspec.structs.replace(plan, violations=(*case.violations, *plan.violations)) if case else plan

@@ -1,6 +1,10 @@
 """Check a workload that targets spot: its replicas, its PodDisruptionBudgets, the effect of a reclaim, and the notice.
 
 The reason of a violation is the risk. The fix is one line of instruction, followed by YAML.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/ (only nodes that the Pod's
+selector admits count; ``matchLabelKeys``); https://github.com/kubernetes/kubernetes/issues/98215 (the old ReplicaSet's
+Pods count).
 """
 
 from __future__ import annotations
@@ -12,15 +16,23 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from webhook.capacity.placement.budget import unevicted_annotation, unevicted_seconds
-from webhook.capacity.placement.target import CAPACITY_LABEL, KEEP_RECLAIM_NOTICE, ON_DEMAND, Target, kept_fields
-from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, TRAINING_OPERATORS, derive_class
+from webhook.capacity.placement.target import (
+    CAPACITY_LABEL,
+    KEEP_RECLAIM_NOTICE,
+    ON_DEMAND,
+    SPOT_PREFERRED,
+    Target,
+    kept_fields,
+)
+from webhook.capacity.placement.workload_class import CHECKPOINTING, CLASS_LABEL, class_of
 from webhook.kube.containers import on_the_node
+from webhook.kube.layouts import member
 from webhook.kube.notice import DIRECTORY, FILE, INFORM, ON_RECLAIM
 from webhook.model.decision import Outcome, Violation, warning
 from webhook.rules.targeting import run_on_demand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from webhook.base.globs import Globs
     from webhook.capacity.placement.budget import GraceBudgets
@@ -269,7 +281,7 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
     """
     if ON_RECLAIM in pod.labels or KEEP_RECLAIM_NOTICE in kept_fields(pod):
         return
-    named = pod.labels.get(CLASS_LABEL) or derive_class(pod, TRAINING_OPERATORS, gpu=target.gpu is True)[0]
+    named = pod.labels.get(CLASS_LABEL) or class_of(pod, gpu=target.gpu is True)[0]
     strictest = budgets.strictest(target) if named == CHECKPOINTING else None
     if strictest is None:
         return
@@ -284,4 +296,43 @@ def judge_notice(pod: Pod, target: Target, budgets: GraceBudgets) -> Iterator[Vi
             f"the Pod finds its deadline in {DIRECTORY}/{FILE}.",
             fix="set this label, and let the program save its work when the file contains a time",
             yaml={"metadata": {"labels": {ON_RECLAIM: INFORM}}},
+        )
+
+
+KARPENTERS_SPREAD: Final = "capacity-spread"
+"""The label in https://karpenter.sh/docs/concepts/scheduling/#on-demandspot-ratio-split."""
+
+_ROLLING: Final = "Deployment.apps"
+
+
+def judge_spread(
+    subject: Subject, capacity_keys: Collection[str], replicas: int | None, *, preferred: bool
+) -> Iterator[Violation]:
+    """Yield at most one violation of each kind. ``capacity_keys`` are the labels that mark spot or on-demand nodes."""
+    listed = subject.pod.spec.topologySpreadConstraints
+    spreads = enumerate(listed if isinstance(listed, list) else ())
+    keyed = [(index, spread, str(spread.get("topologyKey"))) for index, spread in spreads if isinstance(spread, dict)]
+    index, key = next(((index, key) for index, _, key in keyed if key in capacity_keys), (None, ""))
+    if index is not None and not preferred:
+        yield Violation(
+            id="topology-spread-capacity",
+            reason=f"the constraint spreads Pods over {key}, but all of them must run on spot",
+            field=f"spec.topologySpreadConstraints[{index}].topologyKey",
+            detail="A spread constraint counts only nodes on which the Pod can run, so it keeps no Pod on demand.",
+            fix=f"remove the constraint; or, to keep some Pods on demand, label the Pods with "
+            f"`{CAPACITY_LABEL}: {SPOT_PREFERRED}`",
+        )
+    rolls = subject.template and subject.request.kind.group_kind == _ROLLING and (replicas or 0) > 1
+    if not rolls or member(subject.object, ("spec", "strategy", "type")) == "Recreate":
+        return
+    others = ((index, spread) for index, spread, key in keyed if key not in capacity_keys)
+    index = next((i for i, other in others if other.get("labelSelector") and not other.get("matchLabelKeys")), None)
+    if index is not None:
+        yield Violation(
+            id="topology-spread-rollout",
+            reason="a rollout can leave its Pods unevenly spread, because the scheduler also counts the old Pods",
+            field=f"spec.topologySpreadConstraints[{index}]",
+            detail="The Pods of the old ReplicaSet are gone after the rollout.",
+            fix="add `matchLabelKeys: [pod-template-hash]` to the constraint",
+            outcome=Outcome.AUDIT,
         )

@@ -41,34 +41,17 @@ from msgspec.structs import asdict
 from webhook.base.globs import Globs
 from webhook.capacity.placement.budget import GraceBudgets
 from webhook.capacity.placement.target import NotTargeting, Target
-from webhook.capacity.placement.workload_class import (
-    BATCH,
-    CHECKPOINTING,
-    CLASS_LABEL,
-    QUEUE_WORKER,
-    is_queue_worker,
-)
+from webhook.capacity.placement.workload_class import CLASS_LABEL, REPEATABLE, is_queue_worker
 from webhook.kube.containers import writable_claim
 from webhook.kube.layouts import steps_of
 from webhook.kube.workload import Autoscaler, WorkloadFields
 from webhook.policy.match import PODS_CREATE
 from webhook.rules.protocol import Concern, Facts, Levels, PolicyKind, SpecWarning, hint_for
-from webhook.rules.spot_suitability.checks import (
-    SuitabilityCase,
-    bare_pod,
-    job_leader,
-    judge_budgets,
-    judge_handlers,
-    judge_notice,
-    judge_protections,
-    judge_replicas,
-    judge_volumes,
-    stateful_singleton,
-)
+from webhook.rules.spot_suitability import checks
+from webhook.rules.spot_suitability.checks import KARPENTERS_SPREAD, SuitabilityCase
 from webhook.rules.spot_suitability.gangs import Gangs
 from webhook.rules.spot_suitability.jobs import job_violations
 from webhook.rules.spot_suitability.spec import DriverSpec, SpotSuitabilitySpec
-from webhook.rules.spot_suitability.spread import KARPENTERS_SPREAD, judge_spread
 from webhook.rules.targeting import Targeting
 
 if TYPE_CHECKING:
@@ -81,8 +64,6 @@ if TYPE_CHECKING:
     from webhook.rules.subject import Subject
 
 KARPENTERS_POOL_LABEL: Final = "karpenter.sh/nodepool"
-_DONE_AGAIN: Final = frozenset({BATCH, CHECKPOINTING, QUEUE_WORKER})
-"""Workload classes for which a reclaim costs time, but loses no request."""
 
 
 class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +102,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
     def _find(self, subject: Subject, context: Context) -> Iterator[Violation]:
         pod, say = subject.pod, subject.trace.say
         if subject.template and not subject.unchanged and self.karpenters & context.view.providers:
-            yield from judge_handlers(pod, self.spec.termination_handlers)
+            yield from checks.judge_handlers(pod, self.spec.termination_handlers)
         workload = subject.workload if subject.template else WorkloadFields()
         controller = workload.controller if subject.template else pod.controller
         if controller is not None and (controller.group, controller.kind) in self.reported_kinds:
@@ -143,7 +124,7 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
             return
         yield from self._judge(case, context)
         yield from self.gangs.violations(subject, target, self.targeting, context.view)
-        yield from judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
+        yield from checks.judge_spread(subject, self.capacity_keys, case.replicas, preferred=target.preferred)
 
     def _case(self, subject: Subject, target: Target, workload: WorkloadFields, context: Context) -> SuitabilityCase:
         counts = subject.template and self.spec.replicated.match(subject.request.kind.group_kind)
@@ -162,31 +143,31 @@ class SpotSuitability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _judge(self, case: SuitabilityCase, context: Context) -> Iterator[Violation]:
         yield from self._judge_work(case)
-        yield from judge_budgets(case, context)
+        yield from checks.judge_budgets(case, context)
         yield from job_violations(case.subject)
-        yield from judge_protections(case, self.spec.protections)
-        yield from judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
-        yield from judge_notice(case.subject.pod, case.target, self.budgets)
+        yield from checks.judge_protections(case, self.spec.protections)
+        yield from checks.judge_volumes(case.subject.pod, self.spec.data_volumes, self.spec.scratch_volumes)
+        yield from checks.judge_notice(case.subject.pod, case.target, self.budgets)
 
     def _judge_work(self, case: SuitabilityCase) -> Iterator[Violation]:
         """Yield the violations of a Pod's role and state, and of the workload's replicas."""
         subject = case.subject
         leader = self._driver(subject)
         if leader is not None and not _is_fault_tolerant(leader, subject):
-            yield job_leader(case, leader.name)
+            yield checks.job_leader(case, leader.name)
         elif not subject.template and not subject.pod.metadata.ownerReferences:
-            yield bare_pod(case)
+            yield checks.bare_pod(case)
         elif case.replicas == 1 and case.autoscaler is None and (state := self._state(subject)):
-            yield stateful_singleton(case, state)
+            yield checks.stateful_singleton(case, state)
         elif case.serves:
-            yield from judge_replicas(case)
+            yield from checks.judge_replicas(case)
 
     def _state(self, subject: Subject) -> str:
         """Return where the Pod stores its state, as a phrase, or an empty string.
 
         A writable claim counts even if the Pod looks like a queue worker because it declares no port.
         """
-        if subject.pod.labels.get(CLASS_LABEL) in _DONE_AGAIN:
+        if subject.pod.labels.get(CLASS_LABEL) in REPEATABLE:
             return ""
         if self.spec.stateful.match(subject.request.kind.group_kind):
             return f"it is a {subject.request.kind.kind}"
@@ -213,7 +194,7 @@ def _autoscaler(subject: Subject, context: Context) -> Autoscaler | None:
 def _can_be_repeated(pod: Pod) -> bool:
     """Return whether a reclaim costs the Pod time, but loses no request."""
     named = pod.labels.get(CLASS_LABEL)
-    return named in _DONE_AGAIN if named else is_queue_worker(pod)
+    return named in REPEATABLE if named else is_queue_worker(pod)
 
 
 def _is_fault_tolerant(driver: DriverSpec, subject: Subject) -> bool:

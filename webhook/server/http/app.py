@@ -211,13 +211,8 @@ class Webhook:
             if self.floor is not None:
                 view = await self.floor.seen_from(view, request, wait)
             peer.time -= perf_counter() - waiting_since  # waiting isn't work
-            context = Context(
-                phase=phase,
-                now=utc_now(),
-                api_server=view.api_server or ASSUMED_VERSION,
-                oldest_kubelet=view.oldest_kubelet or ASSUMED_VERSION,
-                view=self._pending_changes.applied(view) if fresh else view,
-            )
+            seen = self._pending_changes.applied(view) if fresh else view
+            context = Context(phase=phase, now=utc_now()).seeing(seen, ASSUMED_VERSION)
             decided = decide_call(request, snapshot.bundle, context)
             if fresh and phase is Phase.VALIDATE and not decided[0][1].denied and not request.dry_run:
                 self._pending_changes.note(request, view, index.providers)

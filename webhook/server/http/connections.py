@@ -61,17 +61,10 @@ class ClientConnection(web.RequestHandler):
 
     handshake: asyncio.Task[None]
 
-    def __init__(
-        self,
-        server: web.Server,
-        peer: Peer,
-        peers: Peers,
-        metrics: Metrics,
-        limits: Limits,
-    ) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, acceptor: Acceptor, peer: Peer) -> None:
+        loop, limits = asyncio.get_running_loop(), acceptor.limits
         super().__init__(
-            server,
+            acceptor.server,
             loop=loop,
             keepalive_timeout=limits.keep_alive,
             lingering_time=_LINGER,
@@ -80,11 +73,9 @@ class ClientConnection(web.RequestHandler):
         )
         self.peer = peer
         self.certificate_names: tuple[str, ...] = ()
-        self._peers = peers
-        self._metrics = metrics
-        now = loop.time()
+        self._acceptor = acceptor
         self.receiving_since = math.inf
-        self.idle_since = now
+        self.idle_since = now = loop.time()
         self.has_served = False
         self.lost: asyncio.Future[None] = loop.create_future()
         self._retires = now + limits.recycle * random.uniform(0.8, 1.2)  # noqa: S311 - no secret
@@ -116,7 +107,7 @@ class ClientConnection(web.RequestHandler):
     def uncount(self) -> None:
         """Stop counting the connection as one of its peer."""
         self.peer.connections.discard(self)
-        self._peers.forget(self.peer)
+        self._acceptor.peers.forget(self.peer)
 
     def request_begins(self) -> None:
         """Record a request with a complete head, which may have arrived together with the previous request."""
@@ -186,7 +177,7 @@ class ClientConnection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer a request that aiohttp can't parse, with spotgate's message and without a traceback."""
         if status == web.HTTPBadRequest.status_code:
-            self._metrics.count("rejected", "malformed HTTP")
+            self._acceptor.metrics.count("rejected", "malformed HTTP")
             rejected = RejectedError(status, "malformed HTTP", "this isn't a well-formed HTTP request")
         else:
             self.log_exception("the request handler failed", exc_info=exc)
@@ -222,23 +213,23 @@ class Acceptor:
         peers: Peers,
     ) -> None:
         self._listener = listener
-        self._server = web.Server(handler)
-        self._limits = limits
-        self._metrics = metrics
+        self.server = web.Server(handler)
+        self.limits = limits
+        self.metrics = metrics
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._peers = peers
+        self.peers = peers
         self._repeats = Repeats()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._retired = 0
 
     def __len__(self) -> int:
         """Return the number of open connections."""
-        return self._peers.connections()
+        return self.peers.connections()
 
     def _open(self) -> list[ClientConnection]:
         """Return all connections whose handshake is done."""
-        return cast("list[ClientConnection]", self._server.connections)
+        return cast("list[ClientConnection]", self.server.connections)
 
     async def accept(self) -> None:
         """Accept connections until cancelled."""
@@ -252,19 +243,19 @@ class Acceptor:
             except OSError as error:
                 # The client left, or the system reached a limit. Continue to accept.
                 log.warning("connection not accepted", error=error.strerror)
-                if len(self._peers):
-                    self._evict(self._peers.largest())
+                if len(self.peers):
+                    self._evict(self.peers.largest())
                 await asyncio.sleep(_ACCEPT_PAUSE)
 
     def _take(self, client: socket.socket, address: tuple[str, int]) -> None:
         client.settimeout(0)
-        peer = self._peers.at(address[0])
-        if len(self) >= self._limits.connections and not self._make_room(peer):
-            self._metrics.count("connections_cut", "all busy")
+        peer = self.peers.at(address[0])
+        if len(self) >= self.limits.connections and not self._make_room(peer):
+            self.metrics.count("connections_cut", "all busy")
             client.close()
-            self._peers.forget(peer)
+            self.peers.forget(peer)
             return
-        connection = ClientConnection(self._server, peer, self._peers, self._metrics, self._limits)
+        connection = ClientConnection(self, peer)
         connection.handshake = self._loop.create_task(self._handshake(client, connection))
         self._handshakes.add(connection.handshake)
         connection.handshake.add_done_callback(partial(self._handshake_ends, client, connection))
@@ -292,7 +283,7 @@ class Acceptor:
 
     async def _handshake(self, client: socket.socket, connection: ClientConnection) -> None:
         peer = connection.peer
-        await self._peers.turn(peer)
+        await self.peers.turn(peer)
         peer.time += _HANDSHAKE_COST
         try:
             retired = self._retired
@@ -300,7 +291,7 @@ class Acceptor:
                 lambda: connection,
                 client,
                 ssl=self._context(),
-                ssl_handshake_timeout=self._limits.handshake,
+                ssl_handshake_timeout=self.limits.handshake,
                 ssl_shutdown_timeout=_CLOSE_TIMEOUT,
             )
             if retired != self._retired:
@@ -308,12 +299,12 @@ class Acceptor:
         except ssl.SSLError as error:
             reason = error.reason or ""
             unknown = "CERTIFICATE" in reason and "ALERT" not in reason  # the server rejected the client's certificate
-            self._metrics.count("connections_cut", "client certificate" if unknown else "handshake")
+            self.metrics.count("connections_cut", "client certificate" if unknown else "handshake")
             if unknown:
                 event = "client without a certificate of the CA"
                 self._repeats.log(log.warning, event, reason, peer=peer.address, problem=reason)
         except OSError:  # also raised for a timeout
-            self._metrics.count("connections_cut", "handshake")
+            self.metrics.count("connections_cut", "handshake")
 
     def retire(self) -> None:
         """End all connections, because the TLS context has changed."""
@@ -323,7 +314,7 @@ class Acceptor:
 
     def _make_room(self, newcomer: Peer) -> bool:
         """Evict a connection of the peer with the most connections. Return False if none can be evicted."""
-        largest = self._peers.largest()
+        largest = self.peers.largest()
         return self._evict(largest if len(largest.connections) > len(newcomer.connections) else newcomer)
 
     def _evict(self, peer: Peer) -> bool:
@@ -336,17 +327,17 @@ class Acceptor:
         victim = min(ranks, key=ranks.__getitem__)
         peer.connections.discard(victim)
         victim.abort()
-        self._metrics.count("connections_cut", "evicted")
+        self.metrics.count("connections_cut", "evicted")
         return True
 
     async def sweep(self) -> None:
         """End connections whose request takes too long to arrive, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP)
-            deadline = self._loop.time() - self._limits.receive
+            deadline = self._loop.time() - self.limits.receive
             for connection in self._open():
                 if connection.receiving_since < deadline:
-                    self._metrics.count("connections_cut", "slow")
+                    self.metrics.count("connections_cut", "slow")
                     connection.abort()
 
     async def dismiss(self) -> None:
@@ -360,7 +351,7 @@ class Acceptor:
         for connection in connections:
             connection.dismiss()
         if connections:
-            await asyncio.wait([connection.lost for connection in connections], timeout=self._limits.finish)
+            await asyncio.wait([connection.lost for connection in connections], timeout=self.limits.finish)
 
     async def close(self) -> None:
         """End all connections, after a grace period for requests in progress."""
@@ -370,10 +361,10 @@ class Acceptor:
             handshake.cancel()
         connections = self._open()
         transports = [connection.transport for connection in connections]
-        self._server.pre_shutdown()
+        self.server.pre_shutdown()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.finish + _CLOSE_TIMEOUT):
-                await self._server.shutdown(self._limits.finish)
+            async with asyncio.timeout(self.limits.finish + _CLOSE_TIMEOUT):
+                await self.server.shutdown(self.limits.finish)
                 await asyncio.gather(*(connection.lost for connection in connections))
         for transport in transports:
             if transport is not None:

@@ -1,21 +1,19 @@
-"""Define the metrics of the request path. `webhook.server.ops.port` defines the gauges of the server's state."""
+"""Count the requests. `webhook.server.ops.port` reads the gauges of the server's state."""
 
 from __future__ import annotations
 
 import collections
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter
 
 from webhook.model.decision import Decision, Outcome
 from webhook.rules.context import Phase
 from webhook.runtime.log import TEXT_LENGTH
+from webhook.runtime.metrics import MetricsOf
 
 if TYPE_CHECKING:
     from webhook.model.review import Request
-
-_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds. A decision takes less than a millisecond, or tens if it reads the cluster. The shipped timeout is 3 s."""
 
 _RESOURCES: Final = 200
 """The maximum number of resources with a separate series, about as many as a cluster has. Clients choose the names."""
@@ -31,26 +29,7 @@ _OTHER: Final = "other"
 _BREAK_GLASS: Final = {"break-glass": "used", "break-glass-refused": "refused"}
 """Results of break-glass by audit annotation."""
 
-_FINDING_LABELS: Final = ("policy", "id", "resource_namespace")
-_COUNTERS: Final = {
-    "decisions": ("Decisions on reviews. One call can decide both phases.", "phase", "outcome", "resource", "caller"),
-    "findings": ("Findings of policies.", *_FINDING_LABELS, "outcome"),
-    "would_deny": ("Findings that would deny in mode `deny`.", *_FINDING_LABELS),
-    "unknown": ("Findings because of unknown facts.",),
-    "break_glass": ("Reviews in which break-glass was used or refused.", "result"),
-    "errors": ("Reviews that failed because of a bug.", "phase"),
-    "policy_errors": ("Objects and pod templates that a policy couldn't evaluate because of a bug.", "policy"),
-    "rejected": ("Requests that spotgate could not answer with a verdict.", "reason"),
-    "shed": ("Requests answered with 429.", "reason"),
-    "recorded": ("Reviews recorded for `spotgate replay`.",),
-    "unrecorded": ("Reviews that were not recorded.", "reason"),
-    "connections_cut": ("Connections closed without an answer.", "reason"),
-}
-"""The help text and the labels of each counter."""
-
 Series = TypeVar("Series")
-
-disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -62,18 +41,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._counters = {
-            name: Counter(f"spotgate_{name}", text, labels, registry=self.registry)
-            for name, (text, *labels) in _COUNTERS.items()
-        }
-        seconds = Histogram(
-            "spotgate_request_seconds",
-            "Time from the head of a request to its answer.",
-            ["phase"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self._seconds = {phase: seconds.labels(phase) for phase in Phase}
+        metrics = MetricsOf("requests", self.registry)
+        self._counters = metrics.counters
+        self._seconds = {phase: metrics.histograms["request_seconds"].labels(phase) for phase in Phase}
         self._series: dict[tuple[str, ...], Counter] = {}
         self._resources: set[str] = set()
         self._finding_series: set[tuple[str, ...]] = set()

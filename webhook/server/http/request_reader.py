@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
 import orjson
@@ -98,8 +98,7 @@ _DEFAULT_TIMEOUT: Final = 10.0
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTarget:
+class RequestTarget(NamedTuple):
     """The target of a request, such as ``/mutate?timeout=3s``.
 
     Attributes:

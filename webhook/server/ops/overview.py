@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from webhook import __version__
-from webhook.capacity.providers.pool import Gpu, Pool
+from webhook.capacity.providers.pool import Gpu
 from webhook.model.decision import ENGINE
 from webhook.pages import content_policy, page
 from webhook.rules.context import ASSUMED_VERSION
@@ -68,10 +68,10 @@ def render(replica: Replica, rehearsals: PublishedRehearsals | None = None) -> t
         COUNTED=_COUNTED,
         SHOWN=_SHOWN,
         capacities=Counter(str(pool.capacity) for pool in pools),
-        pools=list(map(_row, pools[:_POOLS])),
+        pools=pools[:_POOLS],
         unshown=max(0, len(pools) - _POOLS),
-        node_groups=list(map(_row, unlisted[:_POOLS])),
-        certificates=list(_certificates(replica)),
+        node_groups=unlisted[:_POOLS],
+        GPUS=_GPUS,
         rehearsals=rehearsals,
         found=tuple(replica.webhook.found)[::-1],
         last=tuple(replica.webhook.last)[::-1],
@@ -119,39 +119,6 @@ def _policies(bundle: Bundle, findings: Mapping[str, Counter[str]]) -> Iterator[
         yield policy.name, kind, str(policy.enforcement), remaining.pop(policy.name, Counter())
     for name, counts in sorted(remaining.items()):
         yield name, "of the engine" if name == ENGINE else "no longer active", "", counts
-
-
-def _row(pool: Pool) -> dict[str, str]:
-    """Return the table row of a node pool."""
-    machines = (pool.instance_type, _GPUS[pool.gpu], pool.gpu_type)
-    return {
-        "name": f"{pool.namespace}/{pool.name}" if pool.namespace else pool.name,
-        "kind": f"{pool.provider} {pool.kind}",
-        "capacity": str(pool.capacity),
-        "size": _size(pool),
-        "machines": ", ".join(filter(None, machines)),
-        "unusable": f"in cluster {pool.cluster_id}" if pool.elsewhere else pool.unusable,
-        "unread": "; ".join(pool.problems),
-    }
-
-
-def _size(pool: Pool) -> str:
-    nodes = "" if pool.desired is None else f"{pool.desired} nodes" if pool.desired != 1 else "1 node"
-    if not pool.autoscaling:
-        return nodes
-    maximum = "without a maximum" if pool.unlimited else f"up to {'?' if pool.maximum is None else pool.maximum}"
-    return ", ".join(filter(None, (nodes, f"autoscaled {maximum}")))
-
-
-def _certificates(replica: Replica) -> Iterator[tuple[str, float]]:
-    """Yield the name and the expiry of each certificate."""
-    managed, certificate = replica.managed, replica.certificate
-    ends = {
-        "served certificate": certificate.expiry,
-        "its CA": managed.authority_expiry if managed is not None else None,
-        "first caBundle to expire": certificate.trust_expiry,
-    }
-    yield from ((name, end.timestamp()) for name, end in ends.items() if end is not None)
 
 
 def _when(seconds: float) -> str:

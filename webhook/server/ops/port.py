@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from datetime import datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from webhook import __version__
+from webhook.runtime.metrics import MetricsOf
 from webhook.runtime.ops import serve_registry
 from webhook.runtime.rehearsals import read_rehearsals
 
@@ -22,11 +19,8 @@ if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-    from prometheus_client import Metric
-
+    from webhook.runtime.metrics import Value
     from webhook.server.lifecycle import Replica
-
-    _Value: TypeAlias = float | datetime | Mapping[str, float] | Mapping[tuple[str, str], float]
 
 _PAGE_SECONDS: Final = 1.0
 """Seconds for which the server caches the page, so that it renders at most once a second."""
@@ -39,8 +33,8 @@ _PAGE_HEADERS: Final = {
 }
 
 
-class OpsPort(Collector):
-    """The operators' port of a replica, and the collector of the replica's gauges.
+class OpsPort:
+    """The operators' port of a replica, and the replica's gauges.
 
     Args:
         rehearsal: the file of the last published rehearsals; None if there are none.
@@ -52,7 +46,7 @@ class OpsPort(Collector):
         self._page, self._page_policy = "", ""
         self._page_ends = 0.0
         self._rendering = asyncio.Lock()
-        replica.metrics.registry.register(self)
+        MetricsOf("replica", replica.metrics.registry, self._gauges)
 
     async def start(self, listener: socket.socket) -> web.AppRunner:
         """Serve on a listening socket until the runner is cleaned up."""
@@ -92,49 +86,29 @@ class OpsPort(Collector):
         }
         return web.Response(body=msgspec.json.encode(version), content_type="application/json")
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the gauges that have a value."""
-        for name, text, value, *labels in self._gauges():
-            if value is None:
-                continue
-            gauge = GaugeMetricFamily(f"spotgate_{name}", text, labels=labels)
-            for key, number in value.items() if isinstance(value, Mapping) else [((), value)]:
-                seconds = number.timestamp() if isinstance(number, datetime) else number
-                gauge.add_metric([key] if isinstance(key, str) else key, float(seconds))
-            yield gauge
-        removed = self._replica.reloader.removed
-        yield CounterMetricFamily("spotgate_policies_removed", "Policies that a reload removed.", value=removed)
-
-    def _gauges(self) -> Iterator[tuple[str, str, _Value | None, *tuple[str, ...]]]:
-        """Yield the name, help text, value, and label names of each gauge."""
+    def _gauges(self) -> dict[str, Value]:
+        """Return the values of the gauges by name."""
         replica, cluster, managed = self._replica, self._replica.cluster, self._replica.managed
         bundle, certificate, reloads = replica.webhook.snapshot.bundle, replica.certificate, replica.reloads
-        yield "ready", "1 if the replica is ready.", not replica.why_not_ready
-        yield "connections", "Open connections.", len(replica.acceptor)
-        yield "in_flight", "Reviews in progress.", replica.webhook.in_flight
-        yield "bundle_info", "1 for the active bundle.", {bundle.hash: 1}, "hash"
-        enforcements = Counter(str(policy.enforcement) for policy in bundle.policies)
-        yield "policies", "Active policies.", enforcements, "enforcement"
-        ends = replica.exemption_ends or None
-        yield "exemption_expiry_timestamp_seconds", "When an exemption expires.", ends, "policy", "exemption"
-        success = {what: reload.success for what, reload in reloads.items()}
-        yield "last_reload_success", "1 if the last change is in force.", success, "what"
-        last = {what: reload.last_success for what, reload in reloads.items()}
-        yield "last_reload_timestamp_seconds", "When it was last loaded or renewed successfully.", last, "what"
-        if cluster is not None:
-            yield "cluster_silence_seconds", "Since the least recent message about a resource.", cluster.silence
-            outdated = "Webhooks that are missing, or whose rules or conditions differ from the policies in force."
-            yield "webhooks_outdated", outdated, cluster.registered.outdated
-        yield "certificate_trusted", "1 if the active caBundles verify the served certificate.", certificate.trusted
-        yield "certificate_expiry_timestamp_seconds", "When the served certificate expires.", certificate.expiry
-        if managed is not None:
-            yield "ca_expiry_timestamp_seconds", "When spotgate's CA expires.", managed.authority_expiry
-        trust = "When the first caBundle in force has no valid certificate left."
-        yield "ca_bundle_expiry_timestamp_seconds", trust, certificate.trust_expiry
-        if (rehearsals := read_rehearsals(self._rehearsal)) is not None:
-            pools = rehearsals.pools
-            yield "rehearsal_timestamp_seconds", "When spot reclaims were last rehearsed.", rehearsals.timestamp
-            pending = {pool.pool: pool.pending for pool in pools}
-            yield "rehearsal_pending_pods", "Pods that don't fit after the loss of the pool.", pending, "pool"
-            killed = {pool.pool: pool.killed_early for pool in pools}
-            yield "rehearsal_killed_early", "Pods that the loss of the pool kills too early.", killed, "pool"
+        rehearsals = read_rehearsals(self._rehearsal)
+        pools = rehearsals.pools if rehearsals is not None else ()
+        return {
+            "ready": not replica.why_not_ready,
+            "connections": len(replica.acceptor),
+            "in_flight": replica.webhook.in_flight,
+            "bundle_info": {bundle.hash: 1},
+            "policies": Counter(str(policy.enforcement) for policy in bundle.policies),
+            "policies_removed": replica.reloader.removed,
+            "exemption_expiry_timestamp_seconds": replica.exemption_ends or None,
+            "last_reload_success": {what: reload.success for what, reload in reloads.items()},
+            "last_reload_timestamp_seconds": {what: reload.last_success for what, reload in reloads.items()},
+            "cluster_silence_seconds": cluster.silence if cluster is not None else None,
+            "webhooks_outdated": cluster.registered.outdated if cluster is not None else None,
+            "certificate_trusted": certificate.trusted,
+            "certificate_expiry_timestamp_seconds": certificate.expiry,
+            "ca_expiry_timestamp_seconds": managed.authority_expiry if managed is not None else None,
+            "ca_bundle_expiry_timestamp_seconds": certificate.trust_expiry,
+            "rehearsal_timestamp_seconds": rehearsals.timestamp if rehearsals is not None else None,
+            "rehearsal_pending_pods": {pool.pool: pool.pending for pool in pools} or None,
+            "rehearsal_killed_early": {pool.pool: pool.killed_early for pool in pools} or None,
+        }

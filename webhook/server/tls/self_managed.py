@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from certs.authority import KeyPair
     from webhook.cluster.installation import CaBundles, Secret
+    from webhook.runtime.limits import Limits
     from webhook.server.tls.serving import ServingCertificate
 
 _TIMEOUT: Final = 5.0
@@ -65,9 +66,8 @@ class SelfManaged:
         names: the DNS names of the Service that the API server uses.
         certificate: the served certificate; an untrusted placeholder until the Secret is read.
         replica: the unique name of this replica: its host and port.
-        settle: the seconds that a CA must be in the caBundles before its leaf is served.
-        retention: the seconds that an old CA stays in the caBundles after every replica serves a leaf of the new one.
-            A replica that doesn't update its entry for this time counts as gone.
+        limits: ``certificate_settle`` and ``ca_retention``. A replica that doesn't update its entry for the retention
+            time counts as gone.
     """
 
     def __init__(
@@ -78,8 +78,7 @@ class SelfManaged:
         *,
         certificate: ServingCertificate,
         replica: str,
-        settle: float,
-        retention: float,
+        limits: Limits,
     ) -> None:
         self.last_look = Reload()
         self.authority_expiry: datetime | None = None
@@ -90,8 +89,7 @@ class SelfManaged:
         self._certificate = certificate
         self._placeholder = certificate.served
         self._entry = SERVING + replica
-        self._settle = settle
-        self._retention = retention
+        self._limits = limits
         self._issued: Issued | None = None
         self._serves: KeyPair | None = None
         self._in_force: dict[str, bytes] = {}
@@ -139,13 +137,14 @@ class SelfManaged:
         signs = {key: (rotating, value) for key, value in entries.items()}
         lasted = self._lasted({_TRUSTED: trusted, _ALL_SERVE: rotating and all_serve, **signs})
         # Every API server must trust a CA before a leaf of this CA replaces the current one.
-        if self.waits_for or lasted[_TRUSTED] >= self._settle:
+        if self.waits_for or lasted[_TRUSTED] >= self._limits.certificate_settle:
             self._certificate.offer(issued.leaf)
             self._serves = authority
         await self._report(secret, rotating=rotating)
-        if rotating and (expired := [key for key in entries if lasted[key] >= self._retention]):
+        retention = self._limits.ca_retention
+        if rotating and (expired := [key for key in entries if lasted[key] >= retention]):
             await write_secret(self._api, *self._secret, dict.fromkeys(expired), _TIMEOUT)
-        elif rotating and all_serve and lasted[_ALL_SERVE] >= self._retention:
+        elif rotating and all_serve and lasted[_ALL_SERVE] >= retention:
             for config in bundles:
                 await self._written(config, dict.fromkeys(config.by_webhook, authority.certificate_pem))
         return trusted

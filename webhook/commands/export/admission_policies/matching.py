@@ -206,16 +206,8 @@ def exemption(spec: ExemptSpec, labels: str) -> str:
 
 def _as_rule(rule: ResourceRule) -> JSON:
     """Return one of ``resourceRules`` with the API server's defaults: otherwise every apply changes it."""
-    written: JSON = {
-        "apiGroups": list(rule.api_groups),
-        "apiVersions": list(rule.api_versions),
-        "operations": list(rule.operations),
-        "resources": list(rule.resources),
-        "scope": rule.scope,
-    }
-    if rule.resource_names:
-        written["resourceNames"] = list(dict.fromkeys(rule.resource_names))  # Kubernetes rejects duplicates
-    return written
+    names = tuple(dict.fromkeys(rule.resource_names))  # Kubernetes rejects duplicates
+    return without_empty(msgspec.to_builtins(replace(rule, resource_names=names)))
 
 
 def _merged(rules: Iterable[ResourceRule]) -> Iterator[ResourceRule]:

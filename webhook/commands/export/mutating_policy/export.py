@@ -11,8 +11,13 @@ from msgspec.structs import replace
 
 from webhook.base.exits import CannotJudgeError
 from webhook.commands.export.admission_policies.matching import ExportedPolicy, Part, exported_policies
-from webhook.commands.export.mutating_policy.expressions import MUTATION, placement_variables, termination_variables
-from webhook.commands.export.mutating_policy.notice import NOTICE, notice_variables
+from webhook.commands.export.mutating_policy.expressions import (
+    MUTATION,
+    NOTICE,
+    notice_variables,
+    placement_variables,
+    termination_variables,
+)
 from webhook.commands.export.mutating_policy.shapes import answers_of
 from webhook.commands.export.mutating_policy.traits import traits_of
 from webhook.model.decision import Outcome
@@ -75,7 +80,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
     termination = cast("GracefulTermination | None", mutators.get(_TERMINATION))
     notice = cast("ReclaimNotice | None", mutators.get(_NOTICE))
     named = [name for exported in chosen.values() for name in exported.spec.provider]
-    traits, accelerators = traits_of(context, bundle.providers, named)
+    traits = traits_of(context, bundle.providers, named)
     answers = answers_of(traits, placement, termination, context)
     expression = f"({MUTATION}) +\n{NOTICE}" if notice else MUTATION
     spec: JSON = {
@@ -84,9 +89,7 @@ def export(bundle: Bundle, context: Context) -> tuple[list[JSON], list[Problem],
         "matchConstraints": constraints,
         "matchConditions": common,
         "variables": {
-            **placement_variables(
-                traits, answers, accelerators, bundle.providers.values(), own.get(_PLACEMENT, "false")
-            ),
+            **placement_variables(traits, answers, bundle.providers.values(), own.get(_PLACEMENT, "false")),
             **termination_variables(termination, own.get(_TERMINATION, "false")),
             **(notice_variables(notice, own[_NOTICE]) if notice else {}),
         },

@@ -1,5 +1,8 @@
 """Write the CEL of a MutatingAdmissionPolicy: recognize a Pod's shape, look up the answer, and apply it.
 
+`variables.yaml` has the text of the variables, and the ``.cel`` files have the mutation. This module fills in what
+depends on policies, providers, and node pools.
+
 The mutation is a JSONPatch: an ApplyConfiguration can't change tolerations, which are an atomic list. It is a single
 expression because a mutation reads the changes of earlier ones.
 
@@ -9,102 +12,66 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/mutating-admissi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
 
 from webhook.base.bounds import LEAST
-from webhook.capacity.placement.floor import FLOOR_ANNOTATION
-from webhook.capacity.placement.target import KEEP_ANNOTATION
-from webhook.capacity.placement.workload_class import BATCH, CHECKPOINTING, CLASS_LABEL, QUEUE_WORKER, STATELESS
-from webhook.commands.export.mutating_policy.traits import COVERS, Trait, more_than_zero
+from webhook.capacity.placement.workload_class import TRAINING_OPERATORS
 from webhook.kube.containers import DEVICE_CLASS_RESOURCES
 from webhook.kube.edit import as_json, exec_sleep
 from webhook.kube.pod import COMPLETING, DEFAULT_GRACE_SECONDS
 from webhook.registration.cel import any_glob_matches, literal, quoted
+from webhook.rules.reclaim_notice.rule import NOTICE_MOUNT, NOTICE_VOLUME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from webhook.capacity.providers.provider import Provider
     from webhook.commands.export.mutating_policy.shapes import Answers
+    from webhook.commands.export.mutating_policy.traits import Traits
     from webhook.rules.graceful_termination.rule import GracefulTermination
+    from webhook.rules.reclaim_notice.rule import ReclaimNotice
 
+_HERE: Final = Path(__file__).parent
+_TEXTS: Final[dict[str, dict[str, str]]] = yaml.load(
+    (_HERE / "variables.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+)
 _ALL_OF_BUDGET: Final = -1
 
-_POD: Final = {
-    "labels": "object.?metadata.?labels.orValue({})",
-    "annotations": "object.?metadata.?annotations.orValue({})",
-    "containers": "object.spec.containers + object.spec.?initContainers.orValue([]) + "
-    "object.spec.?ephemeralContainers.orValue([])",
-    "tolerations": "object.spec.?tolerations.orValue([])",
-    "selector": "object.spec.?nodeSelector.orValue({})",
-    "owner": "object.?metadata.?ownerReferences.orValue([]).filter(each, each.?controller.orValue(false))",
-    "keeps": f"variables.annotations[?{quoted(KEEP_ANNOTATION)}].orValue('').split(',').map(each, each.trim())",
+MUTATION: Final = (_HERE / "mutation.cel").read_text(encoding="utf-8").rstrip()
+"""The mutation, which reads the variables."""
+
+NOTICE: Final = (_HERE / "notice.cel").read_text(encoding="utf-8").rstrip() % {
+    "volume": literal(as_json(NOTICE_VOLUME)),
+    "mount": literal(as_json(NOTICE_MOUNT)),
 }
-
-_HAS_HOOK: Final = (
-    "variables.containers.exists(each, has(each.lifecycle) && "
-    "(has(each.lifecycle.preStop) || has(each.lifecycle.postStart)))"
-)
-
-_MISSING: Final = (
-    f"variables.placement.?tolerations.orValue([]).filter(wanted, !variables.tolerations.exists(each, {COVERS}))"
-)
-
-MUTATION: Final = Path(__file__).with_name("mutation.cel").read_text(encoding="utf-8").rstrip()
-"""The mutation, which reads the variables below."""
+"""The operations of the notice, which read the variables."""
 
 
 def placement_variables(
-    traits: Iterable[Trait], answers: Answers, accelerators: list[str], providers: Collection[Provider], matching: str
+    traits: Traits, answers: Answers, providers: Collection[Provider], matching: str
 ) -> dict[str, str]:
     """Return the variables for the Pod's shape and its placement. Each one follows the variables that it reads.
 
     ``answers`` has the changes of the shapes. ``matching`` is an expression that is true if the policy matches the Pod.
     """
-    return {
-        **_POD,
-        "expressible": _expressible(accelerators, providers),
-        **{name: text for trait in traits for name, text in trait.variables.items()},
-        "key": "variables.asked + [variables.selected, variables.named, variables.requested, variables.tolerated]"
-        ".join('.')",
-        "number": f"{literal(answers.table)}[?variables.key].orValue(-1)",
-        "answer": f"variables.number < 0 ? dyn({{}}) : dyn({literal(answers.answers)}[variables.number])",
-        "kept": "('node-selector' in variables.keeps ? 'n' : '') + ('tolerations' in variables.keeps ? 't' : '')",
-        "placement": f"variables.answer.size() > 0 && {matching} ? "
-        "dyn(variables.answer.placements[variables.kept]) : dyn({})",
-        "missing": _MISSING,
-        "selecting": "variables.placement.?nodeSelector.orValue({})",
-        "affinity": "variables.placement.?nodeAffinity.orValue({})",
-        "gpu": "variables.answer.?gpu.orValue(false)",
-    }
-
-
-def _expressible(known: list[str], providers: Collection[Provider]) -> str:
-    """Return an expression that is true if the shapes express the Pod, and it has an ordinary size."""
     devices = [glob for provider in providers for glob in provider.gpu.resources.patterns]
-    devices.append(DEVICE_CLASS_RESOURCES)
     schedulers = [glob for provider in providers for glob in provider.hands_off_schedulers.patterns]
-    others = f"!(name in {literal(known)}) && {any_glob_matches('name', devices)} && {more_than_zero('some[name]')}"
-    maps = "[each.?resources.?limits.orValue({}), each.?resources.?requests.orValue({})]"
-    sizes = [
-        *(f"variables.{name}.size()" for name in ("labels", "annotations", "containers", "tolerations", "selector")),
-        "object.spec.?volumes.orValue([]).size()",
-        f"variables.containers.map(each, {maps}.map(some, some.size()).sum()).sum()",
-    ]
-    lines = [
-        "object.spec.?nodeName.orValue('') == ''",
-        "!variables.owner.exists(each, each.kind == 'DaemonSet')",
-        f"!({quoted(FLOOR_ANNOTATION)} in variables.annotations)",
-        "!has(object.spec.os)",
-        "object.spec.?resourceClaims.orValue([]).size() == 0",
-        "(!has(object.spec.affinity) || !has(object.spec.affinity.nodeAffinity))",
-        f"{' + '.join(sizes)} <= {LEAST}",
-        f"!variables.containers.exists(each, {maps}.exists(some, some.exists(name, {others})))",
-    ]
-    if schedulers:
-        scheduler = "object.spec.?schedulerName.orValue('')"
-        lines.append(f"!({any_glob_matches(scheduler, schedulers)})")
-    return " &&\n".join(lines)
+    foreign = any_glob_matches("object.spec.?schedulerName.orValue('')", schedulers) if schedulers else ""
+    return _filled(
+        "placement",
+        **traits.values,
+        opening=_part("opening", taints=literal(traits.taints)) if traits.taints else "[]",
+        size_at_most=LEAST,
+        accelerators=literal(traits.accelerators),
+        is_device=any_glob_matches("name", [*devices, DEVICE_CLASS_RESOURCES]),
+        no_foreign_scheduler=foreign and f" &&\n!({foreign})",
+        table=literal(answers.table),
+        answers=literal(answers.answers),
+        matches_placement=matching,
+        default_grace=DEFAULT_GRACE_SECONDS,
+    )
 
 
 def termination_variables(rule: GracefulTermination | None, matching: str) -> dict[str, str]:
@@ -112,53 +79,60 @@ def termination_variables(rule: GracefulTermination | None, matching: str) -> di
 
     ``matching`` is an expression that is true if the policy matches the Pod.
     """
-    before = f"object.spec.?terminationGracePeriodSeconds.orValue({DEFAULT_GRACE_SECONDS})"
-    of_pod = {"before": before, "hooks": _HAS_HOOK}
     if rule is None:
-        return {**of_pod, "grace": "variables.before", "sleep": "0", "hook": "dyn({})"}
+        return _filled("no_termination")
     spec = rule.spec
     classes = {
         name: {
             "grace": _ALL_OF_BUDGET if class_.grace_seconds == "budget" else class_.grace_seconds,
             "sleep": class_.pre_stop_seconds,
         }
-        for name, class_ in rule.spec.classes.items()
+        for name, class_ in spec.classes.items()
     }
-    label = quoted(CLASS_LABEL)
-    least = DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0
-    longest = "variables.class.grace == -1 || variables.class.grace > variables.budget ? variables.budget : "
-    longest += "variables.class.grace"
-    over = " : variables.before > variables.budget ? variables.budget" if spec.over_budget == "clamp" else ""
     # Every kubelet of a cluster that serves these policies supports the native sleep.
     hook = "dyn({'sleep': {'seconds': variables.sleep}})"
     if spec.method == "exec":
         *command, _ = as_json(exec_sleep(1))["exec"]["command"]
         shown = ", ".join(map(quoted, command))
         hook = f"dyn({{'exec': {{'command': [{shown}, 'sleep ' + string(variables.sleep)]}}}})"
-    sleeps = "'pre-stop' in variables.keeps || variables.budget == 0 ? 0 : variables.class.sleep"
-    return {
-        **of_pod,
-        "budget": f"{matching} ? int(variables.answer.?budget.orValue(0)) : 0",
-        "class": f"{literal(classes)}["
-        f"variables.labels[?{label}].orValue('') in {literal(list(classes))} ? variables.labels[{label}] : "
-        f"{derived_class(spec.training_operators.patterns)}]",
-        "fitting": longest,
-        "grace": "variables.budget == 0 || 'grace-period' in variables.keeps ? variables.before : "
-        f"variables.before == {DEFAULT_GRACE_SECONDS} ? "
-        f"(variables.fitting < {least} ? {least} : variables.fitting){over} : variables.before",
-        "sleep": sleeps,
-        "hook": hook,
-    }
+    over_budget = " : variables.before > variables.budget ? variables.budget"
+    return _filled(
+        "termination",
+        matches_termination=matching,
+        classes=literal(classes),
+        class_names=literal(list(classes)),
+        derived_class=_derived_class(spec.training_operators.patterns),
+        default_grace=DEFAULT_GRACE_SECONDS,
+        least_grace=DEFAULT_GRACE_SECONDS if spec.untuned == "raise-only" else 0,
+        clamped=over_budget if spec.over_budget == "clamp" else "",
+        hook=hook,
+    )
 
 
-def derived_class(operators: Sequence[str]) -> str:
+def notice_variables(rule: ReclaimNotice, matching: str) -> dict[str, str]:
+    """Return the variables of the notice. ``matching`` is an expression that is true if the policy matches the Pod.
+
+    A Pod's own label decides even if the Pod doesn't ask for spot. Pods that are left to the webhook get nothing.
+    """
+    actions = dict(rule.spec.action)
+    derived = _derived_class(TRAINING_OPERATORS.patterns)
+    names = literal(list(actions))
+    of_class = _part("action_of_class", actions=literal(actions), action_classes=names, derived_class=derived)
+    action = of_class if actions else "'none'"
+    return _filled("notice", matches_notice=matching, action_of_class=action, is_mounted=_part("is_mounted"))
+
+
+def _derived_class(operators: Sequence[str]) -> str:
     """Return an expression for the class of a Pod without a class label. ``operators`` are globs of owners."""
     group_kind = "(each.kind + (each.apiVersion.contains('/') ? '.' + each.apiVersion.split('/')[0] : ''))"
-    return (
-        f"object.spec.?restartPolicy.orValue('') in {literal(list(COMPLETING))} ? "
-        f"(variables.gpu ? {quoted(CHECKPOINTING)} : {quoted(BATCH)}) : variables.gpu && "
-        f"variables.owner.exists(each, {any_glob_matches(group_kind, operators or ('',))}) ? {quoted(CHECKPOINTING)} : "
-        "variables.owner.exists(each, each.kind == 'ReplicaSet') && "
-        "!variables.containers.exists(each, each.?ports.orValue([]).size() > 0) ? "
-        f"{quoted(QUEUE_WORKER)} : {quoted(STATELESS)}"
-    )
+    is_operator = any_glob_matches(group_kind, operators or ("",))
+    return _part("derived_class", completing=literal(list(COMPLETING)), is_operator=is_operator)
+
+
+def _filled(section: str, **values: Any) -> dict[str, str]:
+    """Return the variables of a section of `variables.yaml`, filled with these values."""
+    return {name: text % values for name, text in _TEXTS[section].items()}
+
+
+def _part(name: str, **values: str) -> str:
+    return _TEXTS["parts"][name] % values

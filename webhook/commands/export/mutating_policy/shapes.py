@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from webhook.capacity.placement.target import KEEP_ANNOTATION, Target
-from webhook.commands.export.mutating_policy.traits import NOT_ASKED, Trait
+from webhook.commands.export.mutating_policy.traits import NOT_ASKED, Traits
 from webhook.kube.edit import PodEditor, as_json
 from webhook.kube.tolerations import any_covers
 from webhook.model.decision import NO_TRACE
@@ -57,9 +57,9 @@ class Answers(msgspec.Struct, frozen=True):
     left_out: int
 
 
-def _shapes(traits: Iterable[Trait]) -> Iterator[tuple[str, JSON]]:
+def _shapes(traits: Traits) -> Iterator[tuple[str, JSON]]:
     """Yield the key and sample of all shapes. Shapes without a selector, a named pool, and a toleration come first."""
-    asked, selected, named, requested, tolerated = (trait.samples for trait in traits)
+    asked, selected, named, requested, tolerated = traits.samples
     places = [place for place in product(selected, named) if "" in place]
     for taint, (label, pool) in product(tolerated, places):
         for capacity, resource in product(asked, requested):
@@ -69,7 +69,7 @@ def _shapes(traits: Iterable[Trait]) -> Iterator[tuple[str, JSON]]:
 
 
 def answers_of(
-    traits: Iterable[Trait], placement: SpotPlacement | None, termination: GracefulTermination | None, context: Context
+    traits: Traits, placement: SpotPlacement | None, termination: GracefulTermination | None, context: Context
 ) -> Answers:
     """Return the changes that the rules make to each shape."""
     table: dict[str, int] = {}

@@ -1,9 +1,9 @@
-"""Declare the Pod traits that decide the changes, each as CEL that recognizes it and as patches of a sample Pod."""
+"""Find the Pod traits that decide the changes: patches of a sample Pod, and values of the CEL that recognizes them."""
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import chain, count
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from webhook.base.globs import is_glob
 from webhook.capacity.placement.constraints import NODE_POOL_ANNOTATION
@@ -17,59 +17,39 @@ from webhook.registration.cel import JSON, literal, quoted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from webhook.capacity.providers.pool import Taint
     from webhook.capacity.providers.provider import Provider
     from webhook.rules.context import Context
 
 NOT_ASKED: Final = "n"
 _ASKED: Final = {"s": SPOT, "p": SPOT_PREFERRED}
-"""The letter of each capacity that a Pod or its namespace can request."""
-
-_NO_SHAPE: Final = "x"
-"""A key part that no table contains."""
+"""The letter of each capacity that a Pod or its namespace can request, as in `variables.yaml`."""
 
 _PLATFORMS: Final = ((OS_LABEL, "linux"), (ARCH_LABEL, "amd64"), (ARCH_LABEL, "arm64"))
 _NOT_ZERO: Final = "^[-+0.]*[1-9]"
 
-_EFFECT: Final = "each.?effect.orValue('')"
-_OPERATOR: Final = "each.?operator.orValue('')"
-_KEY: Final = "each.?key.orValue('')"
-_VALUE: Final = "each.?value.orValue('')"
-_EQUALS: Final = f"({_OPERATOR} == '' || {_OPERATOR} == 'Equal')"
-
-# As in `webhook.kube.tolerations`: whether `each` covers the wanted toleration, and whether it tolerates the taint.
-COVERS: Final = (
-    f"({_EFFECT} == '' || {_EFFECT} == wanted.effect) && !has(each.tolerationSeconds) && "
-    f"({_OPERATOR} == 'Exists' ? ({_KEY} == '' || {_KEY} == wanted.key) : "
-    f"{_EQUALS} && wanted.operator == 'Equal' && {_KEY} == wanted.key && {_VALUE} == wanted.?value.orValue(''))"
-)
-_TOLERATES: Final = (
-    f"({_EFFECT} == '' || {_EFFECT} == taint.effect) && "
-    f"({_OPERATOR} == 'Exists' ? ({_KEY} == '' || {_KEY} == taint.key) : "
-    f"{_EQUALS} && {_KEY} == taint.key && {_VALUE} == taint.value)"
-)
+Samples: TypeAlias = dict[str, JSON]
+"""JSON merge patches of a sample Pod by key part."""
 
 
-class Trait(NamedTuple):
-    """One trait of Pods.
+class Traits(NamedTuple):
+    """The traits that distinguish Pods in a cluster.
 
     Attributes:
-        variables: CEL by name. Each one follows the variables that it reads. The trait's variable is its key part.
-        samples: JSON merge patches of a sample Pod by key part.
+        accelerators: the resources of accelerators.
+        taints: the taints that a Pod can tolerate, each with its number in the key.
+        samples: the samples of each trait, in the order of the key: the requested capacity, the only label of the node
+            selector, the named pool, the requested accelerator, and the tolerated taint.
+        values: the values of `variables.yaml` that recognize the traits, as CEL.
     """
 
-    variables: dict[str, str]
-    samples: dict[str, JSON]
+    accelerators: list[str]
+    taints: list[JSON]
+    samples: tuple[Samples, ...]
+    values: dict[str, str]
 
 
-def traits_of(
-    context: Context, providers: Mapping[str, Provider], named: Iterable[str]
-) -> tuple[list[Trait], list[str]]:
-    """Return the traits that distinguish Pods in this cluster, in the order of the key, and the accelerators.
-
-    The traits are the requested capacity, the only label of the node selector, the named pool, the requested
-    accelerator, and the tolerated taint. ``named`` lists the providers that policies name.
-    """
+def traits_of(context: Context, providers: Mapping[str, Provider], named: Iterable[str]) -> Traits:
+    """Return the traits that distinguish Pods in this cluster. ``named`` lists the providers that policies name."""
     supply = supply_of(context.view, providers)
     names = in_play(context.view, providers).union(named) & providers.keys() or set(providers)
     unseen = supply.unseen(names)
@@ -82,83 +62,44 @@ def traits_of(
     accelerators = [
         glob for glob in globs if not is_glob(glob) and any(providers[name].gpu.resources.match(glob) for name in names)
     ]
-    traits = [
-        _asked(),
-        _selected(dict.fromkeys([*(item for item in labels if item[0] in supply.telling), *_PLATFORMS])),
-        _named(dict.fromkeys(pools)),
-        _requested(accelerators),
-        _tolerated(dict.fromkeys(taint for taint in taints if taint.effect in HARD_EFFECTS)),
-    ]
-    return traits, accelerators
-
-
-def _asked() -> Trait:
-    label, letters = quoted(CAPACITY_LABEL), literal({capacity: letter for letter, capacity in _ASKED.items()})
-    inherited = f"namespaceObject.?metadata.?labels[?{label}].orValue('')"
-    asked = (
-        f"{label} in variables.labels ? {letters}[?variables.labels[{label}]].orValue({quoted(_NO_SHAPE)}) : "
-        f"{letters}[?{inherited}].orValue({quoted(NOT_ASKED)})"
+    selectable = dict.fromkeys([*(item for item in labels if item[0] in supply.telling), *_PLATFORMS])
+    names_of_pools = list(dict.fromkeys(pools))
+    tolerations = {
+        taint: wanted
+        for taint in dict.fromkeys(taints)
+        if taint.effect in HARD_EFFECTS and (wanted := toleration_for(taint)) is not None
+    }
+    samples: tuple[Samples, ...] = (
+        {NOT_ASKED: {}}
+        | {letter: {"metadata": {"labels": {CAPACITY_LABEL: capacity}}} for letter, capacity in _ASKED.items()},
+        _samples({"spec": {"nodeSelector": {key: value}}} for key, value in selectable),
+        _samples({"metadata": {"annotations": {NODE_POOL_ANNOTATION: name}}} for name in names_of_pools),
+        _samples({"spec": {"containers": [_container(name)]}} for name in accelerators),
+        _samples({"spec": {"tolerations": [as_json(wanted)]}} for wanted in tolerations.values()),
     )
-    samples = {letter: {"metadata": {"labels": {CAPACITY_LABEL: capacity}}} for letter, capacity in _ASKED.items()}
-    return Trait({"asked": asked}, {NOT_ASKED: {}, **samples})
-
-
-def _selected(labels: Iterable[tuple[str, str]]) -> Trait:
-    numbers = {f"{key}={value}": str(number) for number, (key, value) in enumerate(labels)}
-    selected = (
-        f"variables.selector.size() == 0 ? '' : variables.selector.size() > 1 ? {quoted(_NO_SHAPE)} : "
-        f"{literal(numbers)}[?variables.selector.map(key, key + '=' + variables.selector[key])[0]]"
-        f".orValue({quoted(_NO_SHAPE)})"
-    )
-    return Trait({"selected": selected}, _samples({"spec": {"nodeSelector": {key: value}}} for key, value in labels))
-
-
-def _named(names: Iterable[str]) -> Trait:
-    annotation = quoted(NODE_POOL_ANNOTATION)
-    numbers = {name: str(number) for number, name in enumerate(names)} or {"": ""}
-    named = (
-        f"!({annotation} in variables.annotations) ? '' : "
-        f"{literal(numbers)}[?variables.annotations[{annotation}]].orValue({quoted(_NO_SHAPE)})"
-    )
-    silent = f"variables.asked == {quoted(NOT_ASKED)} && variables.selected == '' && variables.named == ''"
-    samples = _samples({"metadata": {"annotations": {NODE_POOL_ANNOTATION: name}}} for name in names)
-    return Trait({"named": named, "silent": silent}, samples)
-
-
-def _requested(resources: Iterable[str]) -> Trait:
-    listed = []
-    for number, name in enumerate(resources):
-        amounts = (f"each.?resources.?{member}[?{quoted(name)}].orValue('0')" for member in ("limits", "requests"))
-        requests = " || ".join(map(more_than_zero, amounts))
-        listed.append(f"(variables.containers.exists(each, {requests}) ? [{quoted(str(number))}] : [])")
-    variables = {"requests": " + ".join(listed) or "[]", "requested": _only("variables.requests")}
-    containers = ({"name": "main", "image": "image", "resources": {"limits": {name: "1"}}} for name in resources)
-    return Trait(variables, _samples({"spec": {"containers": [container]}} for container in containers))
-
-
-def _tolerated(taints: Iterable[Taint]) -> Trait:
-    tolerations = {taint: wanted for taint in taints if (wanted := toleration_for(taint)) is not None}
-    known = [
+    values = {
+        "labels": literal({f"{key}={value}": str(number) for number, (key, value) in enumerate(selectable)}),
+        "pools": literal({name: str(number) for number, name in enumerate(names_of_pools)} or {"": ""}),
+        "requests": " + ".join(map(_requests, count(), accelerators)) or "[]",
+    }
+    tolerated = [
         {"key": taint.key, "value": taint.value, "effect": taint.effect, "number": str(number)}
         for number, taint in enumerate(tolerations)
     ]
-    opening = (
-        f"{literal(known)}.filter(taint, variables.tolerations.exists(each, {_TOLERATES})).map(taint, taint.number)"
-    )
-    variables = {"opening": opening if known else "[]", "tolerated": _only("variables.opening")}
-    return Trait(variables, _samples({"spec": {"tolerations": [as_json(wanted)]}} for wanted in tolerations.values()))
+    return Traits(accelerators, tolerated, samples, values)
 
 
-def _samples(patches: Iterable[JSON]) -> dict[str, JSON]:
+def _samples(patches: Iterable[JSON]) -> Samples:
     """Return the patches by number, after that of a Pod without the trait."""
     return {"": {}, **{str(number): patch for number, patch in enumerate(patches)}}
 
 
-def _only(numbers: str) -> str:
-    """Return an expression for the only item of a list: empty for an empty list, and no shape for several items."""
-    return f"{numbers}.size() == 0 ? '' : {numbers}.size() > 1 ? {quoted(_NO_SHAPE)} : string({numbers}[0])"
+def _container(resource: str) -> JSON:
+    return {"name": "main", "image": "image", "resources": {"limits": {resource: "1"}}}
 
 
-def more_than_zero(quantity: str) -> str:
-    """Return an expression that is true if the quantity is more than zero."""
-    return f"string({quantity}).matches({quoted(_NOT_ZERO)})"
+def _requests(number: int, resource: str) -> str:
+    """Return an expression for a list with the number of the resource if a container requests more than zero of it."""
+    amounts = (f"each.?resources.?{member}[?{quoted(resource)}].orValue('0')" for member in ("limits", "requests"))
+    more = " || ".join(f"string({amount}).matches({quoted(_NOT_ZERO)})" for amount in amounts)
+    return f"(variables.containers.exists(each, {more}) ? [{quoted(str(number))}] : [])"

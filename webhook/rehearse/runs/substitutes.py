@@ -1,4 +1,7 @@
-"""Recreate Pods that no controller here recreates, and retry Pods that a quota has rejected."""
+"""Replace the controllers that a rehearsal doesn't run: recreate their Pods, and provision volumes.
+
+Also retry Pods that a quota has rejected.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from webhook.capacity.providers.machines import ZONE_LABEL
 from webhook.cluster.api import ApiError
 from webhook.rehearse.inputs.resources import BY_NAME, CONTROLLED_HERE, JOB, JSON, POD
+from webhook.rehearse.inputs.snapshot import PROVISIONER
 from webhook.rehearse.result import WorkloadKey
 from webhook.rehearse.runs.writing import Writer, together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from webhook.rehearse.runs.watching import SeenObject
     from webhook.rehearse.runs.workloads import RehearsedPod, Workloads
 
 _BATCH: Final = 1.0
@@ -24,6 +30,8 @@ _OWN: Final = frozenset({"uid", "resourceVersion", "creationTimestamp", "generat
 _OF_A_NODE: Final = frozenset({"nodeName", "ephemeralContainers"})
 _OF_A_JOB: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 OURS: Final = "rehearse.spotgate.dev/"
+_SELECTED: Final = "volume.kubernetes.io/selected-node"
+_WANTED: Final = "volume.kubernetes.io/storage-provisioner"
 
 Original: TypeAlias = tuple[WorkloadKey, JSON]
 """A workload, and its Job or Pod as it was first created."""
@@ -96,3 +104,40 @@ def _as_created(value: JSON) -> JSON:
             for key in _OF_A_JOB:
                 labels.pop(key, None)
     return {"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": metadata, "spec": spec}
+
+
+async def provision(
+    writer: Writer, claims: Mapping[tuple[str, str], SeenObject], zones: Mapping[str, str], provisioned: set[str]
+) -> None:
+    """Create the volumes of waiting claims, each in the zone of the Node that the scheduler selected.
+
+    ``zones`` contains the zone of each Node, and ``provisioned`` the UIDs of claims that already have a volume.
+    """
+    for claim in list(claims.values()):
+        annotations, uid = claim.metadata.annotations or {}, claim.metadata.uid
+        if not claim.spec.get("volumeName") and _WANTED in annotations and uid not in provisioned:
+            provisioned.add(uid)
+            volume = _volume(claim, zones.get(annotations.get(_SELECTED, ""), ""))
+            await writer.create("/api/v1/persistentvolumes", volume)
+
+
+def _volume(claim: SeenObject, zone: str) -> JSON:
+    name = f"rehearsed-{claim.metadata.uid}"
+    reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+    reference |= {"namespace": claim.metadata.namespace, "name": claim.metadata.name, "uid": claim.metadata.uid}
+    requirement = {"key": ZONE_LABEL, "operator": "In", "values": [zone]}
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "spec": {
+            "capacity": claim.spec.get("resources", {}).get("requests", {}),
+            "accessModes": claim.spec.get("accessModes", []),
+            "storageClassName": claim.spec.get("storageClassName") or "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": reference,
+            "csi": {"driver": PROVISIONER, "volumeHandle": name},
+            **(affinity if zone else {}),
+        },
+    }
