@@ -146,6 +146,11 @@ def test_json_that_is_not_yaml_has_positions(odd: str) -> None:
     assert document.position(("items", "c")) == (line, 1)
 
 
+def test_a_json_string_that_is_not_yaml_has_a_position() -> None:
+    _, document = read_documents(b'{"a": 1}\n "\x7f"', "f.json")
+    assert document.position(()) == (2, 2)
+
+
 def test_text_like_an_escaped_surrogate_does_not_hide_positions() -> None:
     text = "a: ['C:\\udev', \"x\"]\nb: 1\nc: {d: 1}\n"
     (document,) = read_documents(text.encode(), "f.yaml")

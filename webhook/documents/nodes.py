@@ -9,7 +9,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from yaml.cyaml import CParser
+import yaml
 from yaml.events import (
     AliasEvent,
     MappingEndEvent,
@@ -23,8 +23,6 @@ from webhook.documents.values import key_text, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import yaml
 
     from webhook.base.field_paths import FieldPath
 
@@ -78,7 +76,7 @@ class TextTree:
             token = next(tokens)
             self._add_json(token, token, tokens)
         else:
-            self._following: Callable[[], _Event] = CParser(source).get_event
+            self._following: Callable[[], _Event] = yaml.CSafeLoader(source).get_event
             _, _, event = (self._following() for _ in range(3))  # the first two start the stream and the document
             self._add(event, event)
 
@@ -106,7 +104,7 @@ class TextTree:
         """Parse the next entry of the innermost open collection, without the entries below it, or parse its end."""
         node = self._open[-1]
         first = self._following()
-        if type(first) is MappingEndEvent or type(first) is SequenceEndEvent:
+        if type(first) in {MappingEndEvent, SequenceEndEvent}:
             self._open.pop()
             node.end = first.end_mark.index if node.flow else max(entry.end for entry in node.entries.values())
         elif node.kind is SequenceStartEvent:
@@ -157,7 +155,7 @@ _KINDS: Final[dict[str, type[yaml.Event]]] = {"{": MappingStartEvent, "[": Seque
 
 
 def _is_json(source: str) -> bool:
-    if not source.lstrip().startswith(("{", "[")):
+    if not source.lstrip().startswith(("{", "[", '"')):  # YAML's parser also reads JSON's numbers and words
         return False
     try:
         json.loads(source)

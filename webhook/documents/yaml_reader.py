@@ -134,8 +134,10 @@ class YAMLReader:
 
     def _collection(self, start: _Event, depth: int) -> JSONValue:
         """Read a mapping or sequence. Raise DocumentError if it is nested too deep or has an unknown tag."""
-        self._anchors[start.anchor] = _OPEN
-        self._limit_depth(depth, start.start_mark)
+        if start.anchor is not None:
+            self._anchors[start.anchor] = _OPEN
+        if depth > self._limits.depth:
+            raise self._too_deep(start.start_mark)
         is_mapping = type(start) is MappingStartEvent
         if start.tag is not None and start.tag != f"{_TAG}{'map' if is_mapping else 'seq'}":
             raise self._unknown_tag(start)
@@ -152,12 +154,15 @@ class YAMLReader:
     def _mapping(self, start: _Event, depth: int) -> dict[str, JSONValue]:
         members: dict[str, JSONValue] = {}
         places: dict[str, Any] = {}  # without merged keys
-        following, value_of = self._next, self._value
+        following, value_of, scalar = self._next, self._value, self._scalar
         while type(event := following()) is not MappingEndEvent:
-            if type(event) is ScalarEvent and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
+            if type(event) is not ScalarEvent:
+                key = self._unusual_key(event, depth)
+            elif event.value == "<<" and (event.implicit[0] or event.tag == _MERGE):
                 self._merge(members, depth)
                 continue
-            key = self._key(event, depth)
+            else:
+                key = scalar(event, _plain_key, "quote it")
             if key in places:
                 first, _ = line_and_column(self._text, places[key].index)
                 problem = f"duplicate key {json.dumps(key)}, first at {self._file}:{first}"
@@ -167,9 +172,8 @@ class YAMLReader:
         self._count(len(places), start.start_mark)
         return members
 
-    def _key(self, event: _Event, depth: int) -> str:
-        if type(event) is ScalarEvent:
-            return self._scalar(event, _plain_key, "quote it")
+    def _unusual_key(self, event: _Event, depth: int) -> str:
+        """Return a key that is an alias, or raise DocumentError for a collection."""
         key = self._value(event, depth)
         if isinstance(key, (dict, list)):
             raise self._bad_syntax(event.start_mark, "a map or a list can't be a key")
@@ -206,7 +210,8 @@ class YAMLReader:
             raise self._error(mark, problem, "write the values out, in several files")
         if not isinstance(value, (dict, list)):
             return value
-        self._limit_depth(depth, mark)
+        if depth > self._limits.depth:
+            raise self._too_deep(mark)
         if isinstance(value, dict):
             return {key: self._repeat(member, depth + 1, mark) for key, member in value.items()}
         return [self._repeat(item, depth + 1, mark) for item in value]
@@ -216,10 +221,9 @@ class YAMLReader:
         if self._nodes > self._limits.nodes:
             raise self._error(mark, f"more than {self._limits.nodes} values", "split the file into several")
 
-    def _limit_depth(self, depth: int, mark: yaml.Mark) -> None:
-        if depth > self._limits.depth:
-            problem = f"nested deeper than {self._limits.depth} levels"
-            raise self._error(mark, problem, "flatten it: no Kubernetes object is that deep")
+    def _too_deep(self, mark: yaml.Mark) -> DocumentError:
+        problem = f"nested deeper than {self._limits.depth} levels"
+        return self._error(mark, problem, "flatten it: no Kubernetes object is that deep")
 
     def _unknown_tag(self, event: _Event) -> DocumentError:
         fix = self._fix_of_expression(event.start_mark) or "remove it"

@@ -16,7 +16,6 @@ from webhook.documents import Document, DocumentError, read_documents
 from webhook.inputs.broken import kinds_in, names_object
 from webhook.inputs.files import STDIN, Ignored, ManifestFile, find_manifest_files
 from webhook.kube.defaults import drop_nulls
-from webhook.kube.filling import mapping
 from webhook.model.review import MalformedObjectError
 from webhook.policy.errors import Problem, escaped_name, unreadable
 
@@ -76,7 +75,8 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def metadata(self) -> dict[str, Any]:
         """Return the ``metadata``; empty if there is none."""
-        return mapping(self.value, "metadata")  # type: ignore[no-any-return]
+        metadata = self.value.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
 
     @property
     def name(self) -> str:

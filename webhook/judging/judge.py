@@ -84,7 +84,9 @@ class Judge:
         self._user = user
         self._unknown_templates = UnknownTemplates(index, context.view)
         self._passed: dict[Resource, bool] = {}
-        self._before = {identity_of(manifest, self._namespace(manifest)): manifest for manifest in before}
+        self._before = {
+            identity_of(manifest, _namespace_of(manifest, kinds.resource(manifest))): manifest for manifest in before
+        }
 
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
         """Evaluate one object. ``is_stored``: the cluster has it unchanged."""
@@ -107,7 +109,7 @@ class Judge:
         return replace(judged, findings=tuple(findings))
 
     def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
-        namespace = self._namespace(manifest)
+        namespace = _namespace_of(manifest, resource)
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace)
         value = defaulted(manifest, namespace, self._mutate.view.references)
@@ -132,7 +134,7 @@ class Judge:
             error = MalformedObjectError(finding.reason, finding.field, finding.fix)
             return Judgement(problem=manifest.malformed(error))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
-            self._forget(manifest)
+            self._forget(manifest, namespace)
         failure = next(iter((*mutation.failures, *decision.failures)), None)
         return Judgement(
             namespace=namespace,
@@ -176,12 +178,6 @@ class Judge:
         )
         return Judgement(namespace=manifest.namespace, findings=(finding,))
 
-    def _namespace(self, manifest: Manifest) -> str:
-        resource = self._kinds.resource(manifest)
-        if resource is None:
-            return manifest.namespace
-        return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
-
     def _generated_name(self, manifest: Manifest) -> str:
         """Return a name as the API server generates it between the two webhooks, or an empty string.
 
@@ -197,10 +193,9 @@ class Judge:
         stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
         return None if stored is None else defaulted(stored, namespace)
 
-    def _forget(self, manifest: Manifest) -> None:
+    def _forget(self, manifest: Manifest, namespace: str) -> None:
         """Remove a deleted node pool, or the pool whose size the object sets, from the cluster of later evaluations."""
         kind = (manifest.group, manifest.kind)
-        namespace = self._namespace(manifest)
         readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
         gone = {
             (reader.provider, reader.kind, namespace, manifest.name)
@@ -221,11 +216,11 @@ class Judge:
     ) -> Request:
         # For the API server, the namespace of a Namespace is its name.
         is_namespace = (resource.group, resource.plural) == ("", "namespaces")
-        namespace = manifest.name if is_namespace else self._namespace(manifest)
+        namespace = manifest.name if is_namespace else _namespace_of(manifest, resource)
         deleted = self._operation == "DELETE"
         old = value if deleted and before is None else before
         return Request(
-            uid=f"{manifest.file}:{manifest.document.line}{pointer(manifest.path)}",
+            uid="",
             operation=self._operation,
             kind=GroupVersionKind(resource.group, manifest.version, resource.kind),
             resource=GroupVersionResource(resource.group, manifest.version, resource.plural),
@@ -235,6 +230,12 @@ class Judge:
             object=_NULL if deleted else _raw(value),
             old_object=_NULL if old is None else _raw(old),
         )
+
+
+def _namespace_of(manifest: Manifest, resource: Resource | None) -> str:
+    if resource is None:
+        return manifest.namespace
+    return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
 def _is_built_in(manifest: Manifest) -> bool:

@@ -51,9 +51,8 @@ class ResourceKinds:
 
     def resource(self, manifest: Manifest) -> Resource | None:
         """Return the resource of an object. Return None if it is unknown, or a node pool of a replaced kind."""
-        if (manifest.group, manifest.kind) in self._replaced:
-            return None
-        return resource_of(manifest.group, manifest.kind) or self._known.get((manifest.group, manifest.kind))
+        key = manifest.group, manifest.kind
+        return None if key in self._replaced else resource_of(*key) or self._known.get(key)
 
     def meant(self, manifest: Manifest) -> list[str]:
         """Return the apiVersions that an unknown one may be a typo for.
