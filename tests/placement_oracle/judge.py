@@ -143,13 +143,14 @@ class Judge:
             {need["key"] for need in term["matchExpressions"] if need["operator"] in {"In", "Exists"}} for term in terms
         ]
 
-    def _demands(self, key: str, machine: Machine) -> bool:
-        """Return whether nodeSelector, or each term that admits the Node, demands this label."""
-        demanded = self._admitting(machine)
-        return key in self.pod["spec"].get("nodeSelector", {}) or bool(demanded and all(key in d for d in demanded))
+    def _demands(self, machine: Machine, *keys: str) -> bool:
+        """Return whether nodeSelector, or each term that admits the Node, demands one of these labels."""
+        demanded = [*self._admitting(machine)] or [set()]
+        selected = {*self.pod["spec"].get("nodeSelector", {})}
+        return not selected.isdisjoint(keys) or not any(term.isdisjoint(keys) for term in demanded)
 
     def _demands_spot(self, machine: Machine) -> bool:
-        return any(self._demands(key, machine) for key in SPOT_LABELS[machine.provider])
+        return self._demands(machine, *SPOT_LABELS[machine.provider])
 
     def _selects(self, key: str, machine: Machine) -> bool:
         """Return whether the Pod selects the platform of a Node that it admits."""
@@ -167,7 +168,7 @@ class Judge:
     def _names(self, machine: Machine) -> bool:
         if self.named is not None:
             return bool(machine.pool == self.named)
-        return self._demands(POOL_LABELS[machine.provider], machine)
+        return self._demands(machine, POOL_LABELS[machine.provider])
 
     def should_run(self, machine: Machine) -> tuple[Verdict, str]:
         """Return whether the Node should run the Pod, and if not, the kind of reason."""
@@ -268,7 +269,7 @@ class Judge:
 
     def _chooses(self, machine: Machine, because: str) -> bool:
         """Return whether the Pod demands a label that the team gave to a machine of the wrong kind."""
-        return because in {PLATFORM, ACCELERATOR} and self._demands(TIER, machine)
+        return because in {PLATFORM, ACCELERATOR} and self._demands(machine, TIER)
 
     def _wrong(self, machine: Machine, verdict: Verdict, because: str, *, runs: bool, gain: int) -> str:
         """Return the kind of a wrong answer about one Node, or an empty string if the answer is right.
