@@ -184,7 +184,7 @@ class Judge:
         )
         because = next((reason for applies, reason in reasons if applies), "")
         hidden = any(taint in machine.hidden for taint in repelling)
-        vague = any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
+        vague = self._is_vague(machine)
         excuses = (
             vague,
             self._is_mixed(machine),
@@ -203,6 +203,10 @@ class Judge:
             any(taint in FORBIDDEN_TAINTS for taint in machine.taints),
         )
         return (Verdict.EITHER if any(doubts) else Verdict.YES), because
+
+    def _is_vague(self, machine: Machine) -> bool:
+        """Return whether only some terms of the Pod select the platform of the Node."""
+        return any(machine.labels[key] != usual and self._selects_sometimes(key) for key, usual in USUAL.items())
 
     def _is_mixed(self, machine: Machine) -> bool:
         """Return whether the pool of the Node has several architectures."""
@@ -232,7 +236,8 @@ class Judge:
         if taint in ACCELERATOR_TAINTS[machine.provider].values():
             return self._requests(machine)
         if taint in PLATFORM_TAINTS.values():
-            return self._selects(ARCH if taint["key"] == ARCH else SYSTEM, machine)
+            key = ARCH if taint["key"] == ARCH else SYSTEM
+            return self._selects(key, machine) or self._selects_sometimes(key)
         return taint in self._common
 
     @cached_property
@@ -292,7 +297,7 @@ class Judge:
     def _may_open(self, machine: Machine) -> bool:
         """Return whether admission may remove what repels a `spot-preferred` Pod from a Node that needn't run it."""
         repelling = scheduler.repelled_by(self.pod, machine.node)
-        right = not machine.spot and (self._is_mixed(machine) or not self._foreign(machine))
+        right = not machine.spot and (self._is_mixed(machine) or self._is_vague(machine) or not self._foreign(machine))
         return any(taint in machine.hidden for taint in repelling) or (
             right and all(self._may_tolerate(taint, machine) for taint in repelling)
         )
