@@ -5,13 +5,14 @@ No policy changes or denies anything in system namespaces.
 
 from __future__ import annotations
 
-from itertools import product
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from webhook.base.globs import Globs
+from webhook.capacity.providers.provider import readers_by_resource
 from webhook.kube.affinity import Tristate
 from webhook.model.decision import Outcome
 from webhook.model.review import OPERATIONS, Request
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from webhook.rules.protocol import Mutator, PolicyKind, Validator
 
 _CACHED_AT_MOST: Final = 4096
-"""Entries of a cache: routes of resources that only wildcard rules match, and namespaces of a route. A cluster has a
-few hundred resources and a few thousand namespaces. Further results are computed for each request."""
+"""Entries of a cache: routes, and namespaces of a route. A cluster has a few hundred resources and a few thousand
+namespaces. Further results are computed for each request."""
 
 
 _NAME_AT_MOST: Final = 253
@@ -221,10 +222,6 @@ class SystemNamespaces:
         return is_namespace(request) and not self.names.match(namespace_of(request) or "")
 
 
-RouteKey = tuple[Phase, str, str, str]
-"""(phase, operation, API group, resource or resource/subresource)"""
-
-
 class Index:
     """The policies of a bundle, indexed by the requests that they match."""
 
@@ -239,30 +236,20 @@ class Index:
         self.workloads = {(workload.group, workload.resource): workload for workload in workloads}
         self.providers = providers
         self.system_namespaces = SystemNamespaces(providers, own_namespace)
-        self.pools = frozenset(
-            (reader.group, reader.resource) for provider in providers.values() for reader in provider.readers
-        )
-        self._routes: dict[RouteKey, Route | None] = {}
-        named = {of for policy in policies for rule in policy.rules for of in product(rule.api_groups, rule.resources)}
-        self._wildcards = any("*" in group + path for group, path in named)
-        self._declared = {(group, path) for group, path in named | self.workloads.keys() if "*" not in group + path}
+        self.pools = frozenset(readers_by_resource(providers.values()))
+        self._cached_route = lru_cache(maxsize=_CACHED_AT_MOST)(self._route)
 
     def route(self, phase: Phase, request: Request) -> Route | None:
         """Return the policies for this request, or None if no policy matches its kind."""
         return self.route_of(phase, request.operation, request.resource.group, request.path)
 
     def route_of(self, phase: Phase, operation: str, group: str, path: str) -> Route | None:
-        """Return the policies for requests of this kind, or None if there are none."""
-        key = (phase, operation, group, path)
-        if key in self._routes:
-            return self._routes[key]
-        is_declared = (group, path) in self._declared
-        if not is_declared and not self._wildcards:
-            return None
-        route = self._route(*key)
-        if is_declared or (len(self._routes) < _CACHED_AT_MOST and len(group) + len(path) <= 2 * _NAME_AT_MOST):
-            self._routes[key] = route
-        return route
+        """Return the policies for requests of this kind, or None if there are none.
+
+        ``path`` is the resource, or the resource and its subresource (``pods/status``).
+        """
+        is_short = len(group) + len(path) <= 2 * _NAME_AT_MOST
+        return (self._cached_route if is_short else self._route)(phase, operation, group, path)
 
     def left_out(self, request: Request) -> list[tuple[Policy, str]]:
         """Return the policies that match neither the request nor its pod templates, each with the reason.

@@ -105,7 +105,6 @@ def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_
     """Return the resources that a policy evaluates on CREATE, in reading order."""
     order = {key: number for number, key in enumerate(_FIRST)}
     resources: list[Listed] = []
-    pools = {(reader.group, reader.resource) for provider in index.providers.values() for reader in provider.readers}
     for kind in served:
         key = kind.resource.group, kind.resource.plural
         if "list" not in kind.verbs or key in _NEVER or not (kind.resource.namespaced or cluster_scoped):
@@ -116,7 +115,7 @@ def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_
         if route is None or not (route.direct or route.projected):
             continue
         any_size = all(policy.kind.any_size for policy in route.direct)
-        whole = bool(route.projected) or key in pools or key == PODS or not any_size
+        whole = bool(route.projected) or key in index.pools or key == PODS or not any_size
         resources.append(Listed(served=kind, workload=bool(route.projected), metadata_only=not whole))
     return sorted(resources, key=lambda listed: (order.get(listed.key, len(_FIRST)), listed.key))
 
