@@ -13,7 +13,7 @@ from webhook.model.review import Request, is_null
 from webhook.policy.terms import BREAK_GLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from webhook.base.globs import Globs
     from webhook.rules.subject import SubjectMetadata
@@ -65,13 +65,14 @@ class _Object(msgspec.Struct):
 _decoder: Final = msgspec.json.Decoder(_Object)
 
 
-def is_copy(request: Request, *, of_workload: bool) -> bool:
+def is_copy(request: Request, workloads: Container[tuple[str, str]]) -> bool:
     """Return whether a controller may have copied the annotation from another object.
 
     Controllers copy annotations to the Pods that they create, and between workloads. Node pools can also have owners,
     but their controllers copy no annotations.
     """
-    if not of_workload and (request.resource.group, request.resource.resource) != ("", "pods"):
+    group = request.resource.group
+    if (group, request.path) not in workloads and (group, request.resource.resource) != ("", "pods"):
         return False
     try:
         metadata = _decoder.decode(request.old_object if is_null(request.object) else request.object).metadata

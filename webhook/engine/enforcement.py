@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from webhook.capacity.view import ClusterView
-    from webhook.engine.index import Policy
+    from webhook.engine.index import Index, Policy
     from webhook.model.review import Request
     from webhook.rules.context import Context
 
@@ -91,7 +91,7 @@ class UnknownMatch(NamedTuple):
         )
 
 
-class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
+class FindingBuilder(msgspec.Struct, frozen=True):
     """The builder of all findings of one request.
 
     Attributes:
@@ -99,16 +99,13 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         context: the context of the decision.
         audit: the audit annotations of the decision; the builder adds the users who override a denial.
         only_warns: nothing is denied in this namespace.
-        of_workload: the object has pod templates.
-        of_pool: the object is a node pool.
     """
 
     whole: Subject
     context: Context
+    index: Index
     audit: dict[str, str]
     only_warns: bool
-    of_workload: bool
-    of_pool: bool
 
     def finding(
         self, policy: Policy, violation: Violation, subject: Subject, *, unknown_match: UnknownMatch | None
@@ -154,12 +151,14 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
 
     def internal_error(self, policy: Policy, failure: Failure, subject: Subject) -> Finding:
         """Return the finding for a policy that failed: as for an unknown fact, at most a denial for a node pool."""
+        resource = self.whole.request.resource
+        is_pool = (resource.group, resource.resource) in self.index.pools
         violation = Violation(
             id="internal-error",
             reason=failure.reason,
             detail="All other policies evaluated it.",
             fix="report the bug; until it is fixed, exempt the object from the policy",
-            outcome=Outcome.DENY if self.of_pool else policy.kind.unknown_outcome,
+            outcome=Outcome.DENY if is_pool else policy.kind.unknown_outcome,
             unknown=self.context.offline,
         )
         return replace(self.finding(policy, violation, subject, unknown_match=None), id="object/internal-error")
@@ -195,7 +194,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _why_void(self) -> str:
         """Return why break-glass is void for every user, or an empty string if it is valid."""
-        if is_copy(self.whole.request, of_workload=self.of_workload):
+        if is_copy(self.whole.request, self.index.workloads):
             return "a controller created the object, and may have copied the annotation"
         return why_void(self._emergency or "", self.context.now)
 
@@ -212,7 +211,7 @@ class FindingBuilder(msgspec.Struct, frozen=True, kw_only=True):
         if not policies or self._emergency in {None, before}:
             return None
         user = request.user_info
-        if user.username in NEVER_DENIED | BUILT_IN_CONTROLLERS or is_copy(request, of_workload=self.of_workload):
+        if user.username in NEVER_DENIED | BUILT_IN_CONTROLLERS or is_copy(request, self.index.workloads):
             return None
         if may_break(request, [policy.break_glass for policy in policies]):
             return None

@@ -380,11 +380,4 @@ class _Evaluation:
 
     @property
     def _builder(self) -> FindingBuilder:
-        return FindingBuilder(
-            whole=self.subject,
-            context=self.context,
-            audit=self.audit,
-            only_warns=self.only_warns,
-            of_workload=(self.request.resource.group, self.request.path) in self.index.workloads,
-            of_pool=(self.request.resource.group, self.request.resource.resource) in self.index.pools,
-        )
+        return FindingBuilder(self.subject, self.context, self.index, self.audit, self.only_warns)
