@@ -13,18 +13,17 @@ from webhook.base.globs import Globs
 from webhook.base.placeholders import filling_in
 from webhook.capacity.providers.nodes import Node
 from webhook.documents import Document, DocumentError, read_documents
+from webhook.documents.model import entries
 from webhook.inputs.broken import kinds_in, names_object
 from webhook.inputs.files import STDIN, Ignored, ManifestFile, find_manifest_files
 from webhook.kube.defaults import drop_nulls
-from webhook.model.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError, converted
 from webhook.policy.errors import Problem, escaped_name, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-
-__all__ = ["STDIN", "Manifest", "Manifests", "read_manifest_files", "read_manifests"]
 
 PROBLEMS_AT_MOST: Final = 100
 """The maximum number of reported problems of a file: more than a user fixes before the next run. A file of 64 MiB can
@@ -123,8 +122,7 @@ class Manifest(msgspec.Struct, frozen=True):
         path = parse_field_path(error.field)
         value: Any = self.value
         for step in path:
-            known = isinstance(value, dict) or (isinstance(value, list) and step in range(len(value)))
-            value = (value.get(step) if isinstance(value, dict) else value[step]) if known else None
+            value = entries(value).get(step)
         return replace(self.problem(path, f"{error.problem}; {filling_in(value) or error.fix}"), field=error.field)
 
 
@@ -326,11 +324,9 @@ def problem_with(manifest: Manifest) -> Problem | None:
     A Node without its taints would seem to admit every Pod.
     """
     try:
-        msgspec.convert(manifest.value, _Object)
+        converted(manifest.value, _Object)
         if (manifest.api_version, manifest.kind) == ("v1", "Node"):
             node_of(manifest)
-    except msgspec.ValidationError as error:
-        return manifest.malformed(MalformedObjectError.of(error, value=manifest.value))
     except MalformedObjectError as error:
         return manifest.malformed(error)
     return None
@@ -343,10 +339,7 @@ def node_of(manifest: Manifest) -> Node:
     """
     value = deepcopy({key: manifest.value[key] for key in ("spec", "status") if key in manifest.value})
     drop_nulls(value)
-    try:
-        return msgspec.convert(value, Node)
-    except msgspec.ValidationError as error:
-        raise MalformedObjectError.of(error, value=value) from None
+    return converted(value, Node)
 
 
 _TYPE: Final = ("apiVersion", "kind")

@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.kube.affinity import LabelSelector, label_selector, matches
 from webhook.kube.pod import ObjectMeta, Requirement  # noqa: TC001 - msgspec reads the annotations
-from webhook.model.review import MalformedObjectError
+from webhook.model.review import converted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,10 +98,7 @@ def decode_budget(raw: msgspec.Raw) -> DisruptionBudget:
 
 def budget_from(value: dict[str, Any]) -> DisruptionBudget:
     """Convert the plain JSON of a PodDisruptionBudget. Raise MalformedObjectError if a field has the wrong type."""
-    try:
-        return _read(msgspec.convert(value, _Budget))
-    except msgspec.MsgspecError as error:
-        raise MalformedObjectError.of(error, value=value) from None
+    return _read(converted(value, _Budget))
 
 
 def _read(budget: _Budget) -> DisruptionBudget:

@@ -9,7 +9,7 @@ import msgspec
 from webhook.base import bounds
 from webhook.kube.containers import quantities_of
 from webhook.kube.pod import NodeAffinity, Pod
-from webhook.model.review import MalformedObjectError
+from webhook.model.review import MalformedObjectError, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -25,11 +25,8 @@ def decode_pod(raw: msgspec.Raw | bytes) -> Pod:
         MalformedObjectError: a field has the wrong type.
         OverBoundError: the Pod is larger than a bound.
     """
-    try:
-        bounds.expect_decodable(raw, bounds.DECODED_AT_MOST)
-        pod = _decoder.decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error, value=bytes(raw)) from None
+    bounds.expect_decodable(raw, bounds.DECODED_AT_MOST)
+    pod = decoded(_decoder, raw, value=raw)
     if not _is_small(pod):
         bounds.Counts().add(counted(pod), "")
     return pod

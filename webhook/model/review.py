@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ from webhook.base.text import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+T = TypeVar("T")
 
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
@@ -200,10 +202,26 @@ def decode_object(raw: msgspec.Raw, at_most: int = DECODED_AT_MOST) -> dict[str,
         OverBoundError: the values would take more memory.
     """
     expect_decodable(raw, at_most)
+    return decoded(_object_decoder, raw)
+
+
+def decoded(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw | bytes, field: str = "", value: object = None) -> T:
+    """Return the decoded JSON of the value at ``field``. Pass it as ``value``, too, if its errors can be below maps.
+
+    Raise MalformedObjectError if it isn't JSON, or has other types.
+    """
     try:
-        return _object_decoder.decode(raw)
+        return decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error) from None
+        raise MalformedObjectError.of(error, field, value) from None
+
+
+def converted(value: object, kind: type[T]) -> T:
+    """Return plain JSON as this type. Raise MalformedObjectError if it has other types."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise MalformedObjectError.of(error, value=value) from None
 
 
 def _parse_float(text: str) -> float:

@@ -19,7 +19,7 @@ from webhook.kube.references import Reference, with_runtime_class
 from webhook.kube.templates import TEMPLATES_AT_MOST, Workload, pod_of
 from webhook.kube.workload import WorkloadFields, workload_fields_of
 from webhook.model.patch import Operation, apply_all
-from webhook.model.review import NODES, MalformedObjectError, Request, decode_object, is_null
+from webhook.model.review import NODES, MalformedObjectError, Request, decode_object, decoded, is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -324,18 +324,12 @@ def bounded_metadata(raw: msgspec.Raw) -> SubjectMetadata:
 
 
 def _raw_metadata(raw: msgspec.Raw) -> _RawMetadata:
-    try:
-        return _raw_metadata_decoder.decode(raw).metadata
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error) from None
+    return decoded(_raw_metadata_decoder, raw).metadata
 
 
 def _decode_map(raw: msgspec.Raw, bound: Bound) -> dict[str, str] | None:
     expect_decodable(raw, _METADATA_AT_MOST, bound.field)
-    try:
-        decoded: dict[str, str] | None = _map_decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedObjectError.of(error, bound.field) from None
-    if decoded is not None and len(decoded) > bound.at_most:
-        raise OverBoundError.of(bound, len(decoded))
-    return decoded
+    members = decoded(_map_decoder, raw, bound.field)
+    if members is not None and len(members) > bound.at_most:
+        raise OverBoundError.of(bound, len(members))
+    return members
