@@ -74,7 +74,7 @@ def test_the_failing_example_has_the_golden_finding_and_the_fixed_one_has_none(f
     assert messages.message(finding_id, findings) == messages.stored()[finding_id], "run `make golden`"
     expect_resolving(findings, text.failing)
 
-    fixed = messages.findings_of(text, text.fixed, text.flags_when_fixed)
+    fixed = messages.findings_of(text, text.fixed, text.flags if text.fixed_flags is None else text.fixed_flags)
     assert not {finding.id for finding in fixed if finding.id.startswith(f"{kind}/")} - (INFORMATION - {finding_id})
 
 

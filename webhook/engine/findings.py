@@ -48,9 +48,15 @@ class FindingText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     exempt: str = ""
 
     @property
-    def flags_when_fixed(self) -> str:
-        """Return the flags in the fixed case."""
-        return self.flags if self.fixed_flags is None else self.fixed_flags
+    def examples(self) -> list[tuple[str, str, str]]:
+        """Return the examples to show, each with its title, the flags of ``spotgate check``, and its manifests."""
+        examples = (
+            ("Found by this policy", "", self.policies),
+            ("In the cluster", "", self.state),
+            ("Fails", self.flags, self.failing),
+            ("Passes", self.flags if self.fixed_flags is None else self.fixed_flags, self.fixed),
+        )
+        return [example for example in examples if example[2]]
 
 
 @cache
@@ -64,10 +70,6 @@ def finding_texts() -> Mapping[str, FindingText]:
         texts_of_kind = msgspec.convert(written, dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in texts_of_kind.items()}
     return texts
-
-
-def _with_flags(flags: str) -> str:
-    return f" with `{flags}`" if flags else ""
 
 
 def exemption_from(finding_id: str) -> str:
@@ -86,14 +88,9 @@ def as_markdown(finding_id: str) -> str:
     """Return the text of the finding as Markdown, without a heading and the shared ways to exempt."""
     text = finding_texts()[finding_id]
     parts = [f"{text.means} {text.matters}"]
-    for name, manifests in (
-        ("Found by this policy", text.policies),
-        ("In the cluster", text.state),
-        ("Fails" + _with_flags(text.flags), text.failing),
-        ("Passes" + _with_flags(text.flags_when_fixed), text.fixed),
-    ):
-        if manifests:
-            parts.append(f"{name}:\n\n```yaml\n{manifests}```")
+    for title, flags, manifests in text.examples:
+        name = f"{title} with `{flags}`" if flags else title
+        parts.append(f"{name}:\n\n```yaml\n{manifests}```")
     if special := exemption_from(finding_id).removesuffix(_OF_A_KIND).rstrip():
         parts.append(f"Exemptions: {special}")
     return "\n\n".join(parts)

@@ -136,10 +136,7 @@ def _finding(finding_id: str) -> Iterator[Line]:
     text = finding_texts()[finding_id]
     parts = [
         ("Why it matters", text.matters),
-        ("Found by this policy", text.policies),
-        ("In the cluster", text.state),
-        ("Fails", _with_flags(text.flags, text.failing)),
-        ("Passes", _with_flags(text.flags_when_fixed, text.fixed)),
+        *((title, f"# spotgate check {flags}\n{shown}" if flags else shown) for title, flags, shown in text.examples),
         ("Exemptions", exemption_from(finding_id)),
         ("Page", page_of(finding_id)),
     ]
@@ -150,7 +147,3 @@ def _finding(finding_id: str) -> Iterator[Line]:
             yield []
             yield [(title, "bold")]
             yield from ([(f"  {line}", "")] for line in body.rstrip("\n").split("\n"))
-
-
-def _with_flags(flags: str, example: str) -> str:
-    return f"# spotgate check {flags}\n{example}" if flags and example else example
