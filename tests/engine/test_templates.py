@@ -122,7 +122,7 @@ def test_the_trace_names_the_template_and_the_unchanged_templates() -> None:
     update = request(changed, oldObject=ray, operation="UPDATE", resource="rayclusters", group="ray.io")
 
     decision = validate(index(policy(Finds())), update, trace=True)
-    assert tuple((name, where, str(step)) for name, where, step in decision.steps) == (
+    assert tuple((name, where, step.text) for name, where, step in decision.steps) == (
         ("", "spec.head.template", "the request leaves it as it is: it is not evaluated again"),
         ("policy", "spec.workers[0].template", "it looked at CREATE in validate"),
     )

@@ -53,7 +53,7 @@ def rule(**changes: Any) -> ResourceRule:
 
 def skipped(decision: Decision) -> str:
     """Return why the policy skips the request; empty if it doesn't."""
-    return "" if decision.findings else str(decision.steps[-1][2])
+    return "" if decision.findings else decision.steps[-1][2].text
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def expect(example: Example, policies: Path) -> None:
     expected = example.expect + [{}] * (len(decision.findings) - len(example.expect))
     assert [shown(*pair) for pair in zip(decision.findings, expected, strict=False)] == example.expect
     assert changed == (example.patched or {})
-    assert [text for text in (str(step) for *_, step in decision.steps) if text in example.trace] == example.trace
+    assert [text for text in (step.text for *_, step in decision.steps) if text in example.trace] == example.trace
 
 
 def test_the_messages_of_variants_match_the_golden_messages(policies: Path) -> None:

@@ -149,9 +149,6 @@ class Step(msgspec.Struct, frozen=True):
     kind: StepKind = StepKind.REMARK
     cause: object = None
 
-    def __str__(self) -> str:
-        return self.text
-
 
 class Trace(msgspec.Struct, kw_only=True):
     """The reasons why rules acted or didn't, as ``(policy, where, step)``. The engine sets policy and where.

@@ -241,6 +241,6 @@ def silent_policies(manifest: Manifest, judgement: Judgement, index: Index, name
         if not verdict.findings and not verdict.additions:
             # The last step says why a policy skips or exempts the object.
             last = slice(-1, None) if verdict.word in {SKIPS, EXEMPTS, OVERRIDDEN} else slice(None)
-            pairs = ((reason.where, "; ".join(map(str, reason.steps[last]))) for reason in verdict.reasons)
+            pairs = ((reason.where, "; ".join(step.text for step in reason.steps[last])) for reason in verdict.reasons)
             reasons = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
             yield f"{policy.name} {verdict.word}: {reasons or of_all}".removesuffix(": ")
