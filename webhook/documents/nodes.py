@@ -6,6 +6,7 @@ import json
 import re
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -155,13 +156,11 @@ _KINDS: Final[dict[str, type[yaml.Event]]] = {"{": MappingStartEvent, "[": Seque
 
 
 def _is_json(source: str) -> bool:
-    if not source.lstrip().startswith(("{", "[", '"')):  # YAML's parser also reads JSON's numbers and words
-        return False
-    try:
-        json.loads(source)
-    except ValueError:
-        return False
-    return True
+    if source.lstrip().startswith(("{", "[", '"')):  # YAML's parser also reads JSON's numbers and words
+        with suppress(ValueError):
+            json.loads(source)
+            return True
+    return False
 
 
 def _key(event: _Event) -> str:

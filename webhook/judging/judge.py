@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from webhook.base.field_paths import parse_pointer
 from webhook.base.text import frames_of
+from webhook.capacity.providers.provider import readers_by_resource, sizers_by_resource
 from webhook.engine.engine import decide_both
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, identity_of
 from webhook.inputs.state import ListedPool
@@ -85,7 +86,8 @@ class Judge:
         self._unknown_templates = UnknownTemplates(index, context.view)
         self._passed: dict[Resource, bool] = {}
         self._before = {
-            identity_of(manifest, _namespace_of(manifest, kinds.resource(manifest))): manifest for manifest in before
+            identity_of(manifest, _namespace_of(manifest, kinds.resource(manifest))): manifest
+            for manifest in (before if operation != "CREATE" else ())
         }
 
     def judge(self, manifest: Manifest, *, is_stored: bool = False) -> Judgement:
@@ -113,8 +115,9 @@ class Judge:
         if self._passes(manifest, resource):
             return Judgement(namespace=namespace)
         value = defaulted(manifest, namespace, self._mutate.view.references)
-        before = defaulted(manifest, namespace) if is_stored else self._stored(manifest, namespace)
-        if before is not None and _is_built_in(manifest):
+        stored = manifest if is_stored else self._before.get(identity_of(manifest, namespace))
+        before = None if stored is None else defaulted(stored, namespace)
+        if before is not None and resource_of(manifest.group, manifest.kind) is not None:  # its fields are known
             value = _unchanged(value, before)
         request = self._request(manifest, resource, value, before)
         written = request.object
@@ -134,7 +137,7 @@ class Judge:
             error = MalformedObjectError(finding.reason, finding.field, finding.fix)
             return Judgement(problem=manifest.malformed(error))
         if self._operation == "DELETE" and not decision.of(Outcome.DENY):
-            self._forget(manifest, namespace)
+            self._forget(manifest, resource, namespace)
         failure = next(iter((*mutation.failures, *decision.failures)), None)
         return Judgement(
             namespace=namespace,
@@ -188,28 +191,15 @@ class Judge:
         begin = manifest.shown_name[:_GENERATED_FROM_AT_MOST]
         return f"{begin}xxxxx" if begin else ""
 
-    def _stored(self, manifest: Manifest, namespace: str) -> dict[str, Any] | None:
-        """Return the object that an UPDATE changes or a DELETE deletes, or None if unknown."""
-        stored = self._before.get(identity_of(manifest, namespace)) if self._operation != "CREATE" else None
-        return None if stored is None else defaulted(stored, namespace)
-
-    def _forget(self, manifest: Manifest, namespace: str) -> None:
+    def _forget(self, manifest: Manifest, resource: Resource, namespace: str) -> None:
         """Remove a deleted node pool, or the pool whose size the object sets, from the cluster of later evaluations."""
-        kind = (manifest.group, manifest.kind)
-        readers = [reader for provider in self._index.providers.values() for reader in provider.readers]
-        gone = {
-            (reader.provider, reader.kind, namespace, manifest.name)
-            for reader in readers
-            if (reader.group, reader.kind) == kind
-        }
-        sizes = any(reader.sizer is not None and (reader.sizer.group, reader.sizer.kind) == kind for reader in readers)
-        by = (manifest.kind, namespace, manifest.name) if sizes else None
-        view = self._validate.view
-        if (gone or by) and view.pools is not None:
-            pools = tuple(
-                pool for pool in view.pools if pool.identity not in gone and (pool.size is None or pool.size.by != by)
-            )
-            self._validate = replace(self._validate, view=replace(view, pools=pools))
+        view, key = self._validate.view, (resource.group, resource.plural)
+        reader = readers_by_resource(self._index.providers.values()).get(key)
+        gone = reader.known(view.pools, namespace, manifest.name) if reader is not None else None
+        by = (manifest.kind, namespace, manifest.name)
+        if view.pools is not None and (gone is not None or key in sizers_by_resource(self._index.providers.values())):
+            kept = (pool for pool in view.pools if pool is not gone and (pool.size is None or pool.size.by != by))
+            self._validate = replace(self._validate, view=replace(view, pools=tuple(kept)))
 
     def _request(
         self, manifest: Manifest, resource: Resource, value: dict[str, Any], before: dict[str, Any] | None
@@ -238,11 +228,6 @@ def _namespace_of(manifest: Manifest, resource: Resource | None) -> str:
     return (manifest.namespace or DEFAULT_NAMESPACE) if resource.namespaced else ""
 
 
-def _is_built_in(manifest: Manifest) -> bool:
-    """Return whether the object's kind is built in, so the API server knows its fields."""
-    return resource_of(manifest.group, manifest.kind) is not None
-
-
 def _raw(value: Mapping[str, Any]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
@@ -256,7 +241,7 @@ def defaulted(
     metadata = value["metadata"] = value.get("metadata") or {}
     if b"null" in encoded:  # rare, and faster than searching the value
         # Nulls in a custom resource stay, unless its CRD specifies otherwise.
-        drop_nulls(value if _is_built_in(manifest) else metadata)
+        drop_nulls(metadata if resource_of(manifest.group, manifest.kind) is None else value)
     if namespace:
         metadata["namespace"] = namespace
     if (manifest.group, manifest.kind) == ("", "Pod"):

@@ -6,6 +6,7 @@ Import this module only with a kubeconfig: its imports take a third of a second.
 from __future__ import annotations
 
 import asyncio
+from itertools import chain, product
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -17,10 +18,12 @@ from webhook.cluster.api import Api, ApiError
 from webhook.cluster.connection import Connection, run_on_cluster
 from webhook.cluster.discovery import ServedResource
 from webhook.cluster.resources import read_cluster
+from webhook.cluster.view import by_namespace
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest
 from webhook.inputs.state import view_of
 from webhook.model.review import OPERATIONS
 from webhook.policy.errors import Problem
+from webhook.rules.context import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,10 +92,8 @@ def _budgets(view: ClusterView, given: ClusterView) -> dict[str, tuple[Disruptio
     """Return the cluster's budgets, overridden by given ones of the same name, or None if they are unknown."""
     if view.budgets is None or given.budgets is None:
         return None
-    merged = {namespace: {budget.name: budget for budget in budgets} for namespace, budgets in view.budgets.items()}
-    for namespace, budgets in given.budgets.items():
-        merged.setdefault(namespace, {}).update((budget.name, budget) for budget in budgets)
-    return {namespace: tuple(by_name.values()) for namespace, by_name in merged.items()}
+    both = chain(view.budgets.items(), given.budgets.items())
+    return by_namespace({(namespace, budget.name): budget for namespace, budgets in both for budget in budgets})
 
 
 async def _read(
@@ -152,9 +153,5 @@ async def _find(
 
 def _is_looked_at(resource: Resource, bundle: Bundle) -> bool:
     """Return whether a policy can evaluate these objects: don't read Secrets without need."""
-    index = bundle.index
-    return (resource.group, resource.plural) in index.workloads or any(
-        policy.matches(operation, resource.group, resource.plural)
-        for policy in index.policies
-        for operation in OPERATIONS
-    )
+    ways = product(Phase, OPERATIONS, [resource.group], [resource.plural])
+    return any(bundle.index.route_of(*way) is not None for way in ways)
