@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from itertools import chain
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ import msgspec
 
 from webhook.base.reading import read_file
 from webhook.documents import Document, DocumentError, read_documents
+from webhook.kube.filling import mapping
 from webhook.policy.errors import escaped_name
 
 if TYPE_CHECKING:
@@ -54,19 +56,13 @@ def patches_of(kustomizations: Iterable[tuple[str, bytes]]) -> frozenset[str]:
             values = [document.value for document in read_documents(data, path)]
         except DocumentError:  # reported when its objects are read
             continue
-        lists = [  # kustomize rejects other types in these fields, so they hide no files
-            (field.casefold(), items)
-            for value in values
-            if isinstance(value, dict)
-            for field, items in value.items()
-            if isinstance(items, list)
-        ]
-        for field, items in lists:
-            named = [item.get("path") if isinstance(item, dict) else item for item in items]
+        for field, items in chain.from_iterable(mapping(value).items() for value in values):
+            # kustomize rejects other types in these fields, so they hide no files.
+            named = [mapping(item).get("path", item) for item in items] if isinstance(items, list) else ()
             files = {normpath(join(dirname(path), file)) for file in named if isinstance(file, str) and file}
-            if field in _RESOURCES:
+            if field.casefold() in _RESOURCES:
                 resources |= files
-            elif field in _PATCHES:
+            elif field.casefold() in _PATCHES:
                 patches |= files
     return frozenset(patches - resources)
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -175,17 +176,15 @@ class Rendering:
         else:
             file = file if Path(root.folder).is_absolute() else os.path.relpath(file)
             source = None if root.is_chart else self._source(file, printed.value)
-        place = (1, "", 0) if source is None else (source.line, source.source, source.offset)
-        line, text, offset = place
+        line, text, offset = (1, "", 0) if source is None else (source.line, source.source, source.offset)
         return Rendered(escaped_name(file), line, printed.value, text, offset, command=root.command)
 
     def _source(self, file: str, value: JSONValue) -> Document | None:
         """Return the source document of an object: same kind, and its name is a part of the object's name."""
         if file not in self._files:
-            try:
+            self._files[file] = []
+            with suppress(OSError, DocumentError):
                 self._files[file] = read_documents(read_file(file), file)
-            except (OSError, DocumentError):
-                self._files[file] = []
         kind, name = _kind_and_name(value)
         alike = ((document, *_kind_and_name(document.value)) for document in self._files[file])
         named = [(len(base), document) for document, of_kind, base in alike if of_kind == kind and base in name]

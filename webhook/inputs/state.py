@@ -5,6 +5,7 @@ Node pools can be list items in a file: the node groups of eksctl's ClusterConfi
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from webhook.base.exits import CannotJudgeError
@@ -95,7 +96,10 @@ def view_of(
         elif (manifest.api_version, manifest.kind) == ("v1", "Node"):
             nodes.append(node_facts(manifest.labels, node_of(manifest), providers.values(), manifest.name))
         elif (manifest.group, manifest.kind) == (disruption.GROUP, disruption.KIND):
-            budgets[manifest.namespace or DEFAULT_NAMESPACE, manifest.name] = _budget(manifest)
+            key = (manifest.namespace or DEFAULT_NAMESPACE, manifest.name)
+            budgets[key] = None  # its coverage is unknown if it can't be read
+            with suppress(MalformedObjectError):
+                budgets[key] = disruption.budget_from(manifest.value)
         elif autoscaler := autoscaler_from(manifest.group, manifest.kind, manifest.name, manifest.value):
             scaling[manifest.namespace or DEFAULT_NAMESPACE, f"{manifest.kind}/{manifest.name}"] = autoscaler
     joined, templates = join((*pools.values(), *sizes.values()))
@@ -135,14 +139,6 @@ def _references(manifests: Iterable[Manifest]) -> dict[str, Reference]:
 def _with_namespace(manifest: Manifest) -> dict[str, Any]:
     """Return the object with its namespace."""
     return {**manifest.value, "metadata": {**manifest.metadata, "namespace": manifest.namespace or DEFAULT_NAMESPACE}}
-
-
-def _budget(manifest: Manifest) -> DisruptionBudget | None:
-    """Return the disruption budget, or None if it can't be read, so its coverage is unknown."""
-    try:
-        return disruption.budget_from(manifest.value)
-    except MalformedObjectError:
-        return None
 
 
 class ListedPool(Manifest, frozen=True):
