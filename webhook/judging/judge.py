@@ -84,7 +84,6 @@ class Judge:
         self._operation = operation
         self._user = user
         self._unknown_templates = UnknownTemplates(index, context.view)
-        self._passed: dict[Resource, bool] = {}
         self._before = {
             identity_of(manifest, _namespace_of(manifest, kinds.resource(manifest))): manifest
             for manifest in (before if operation != "CREATE" else ())
@@ -112,7 +111,8 @@ class Judge:
 
     def _judge(self, manifest: Manifest, resource: Resource, is_stored: bool) -> Judgement:  # noqa: FBT001 - private
         namespace = _namespace_of(manifest, resource)
-        if self._passes(manifest, resource):
+        routes = (self._index.route_of(phase, self._operation, resource.group, resource.plural) for phase in Phase)
+        if self._operation != "DELETE" and not self._mutate.trace and not any(routes):  # no policy evaluates most kinds
             return Judgement(namespace=namespace)
         value = defaulted(manifest, namespace, self._mutate.view.references)
         stored = manifest if is_stored else self._before.get(identity_of(manifest, namespace))
@@ -124,7 +124,7 @@ class Judge:
 
         def complete(mutation: Decision) -> None:
             if mutation.patch:
-                _apply(value, mutation.patch)
+                apply_all(mutation.patch, value)
                 request.object = _raw(value)
             if generated := self._generated_name(manifest):
                 request.name = value["metadata"]["name"] = generated
@@ -149,14 +149,6 @@ class Judge:
             else None,
         )
 
-    def _passes(self, manifest: Manifest, resource: Resource) -> bool:
-        """Return whether no policy evaluates this kind of object, and no DELETE or trace needs it. Most kinds pass."""
-        if resource not in self._passed:
-            request = self._request(manifest, resource, {}, None)
-            unseen = all(self._index.route(phase, request) is None for phase in Phase)
-            self._passed[resource] = unseen and self._operation != "DELETE" and not self._mutate.trace
-        return self._passed[resource]
-
     def _judge_unknown(self, manifest: Manifest) -> Judgement:
         """Evaluate an object whose resource is unknown, so no policy can match it."""
         if (replaced := self._kinds.replaced(manifest)) is not None:
@@ -170,7 +162,7 @@ class Judge:
         if self._kinds.pools(manifest.kind):  # `unread_pools` reports the first one
             return Judgement(namespace=manifest.namespace)
         guess = Resource(manifest.group, manifest.kind, plural_of(manifest.kind), namespaced=True)
-        if self._index.route(Phase.VALIDATE, self._request(manifest, guess, {}, None)) is None:
+        if self._index.route_of(Phase.VALIDATE, self._operation, guess.group, guess.plural) is None:
             return Judgement(namespace=manifest.namespace)
         finding = engine_finding(
             id="object/unknown-kind",
@@ -271,21 +263,14 @@ def _without_empty(value: Any) -> Any:
     return {key: member for key, member in members if member}
 
 
-def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
-    """Change the object in place. Return the operations, extended by missing parents."""
-    applied = []
-    for operation in operations:
-        fitting = _with_parents(operation, value)
-        apply_all([fitting], value)
-        applied.append(fitting)
-    return applied
-
-
 def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
     """Return the operations for the document as written, which lacks defaults and their parents."""
     if not operations:
         return ()
-    fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
+    value, fitting = msgspec.json.decode(_raw(manifest.value)), []
+    for operation in operations:
+        fitting.append(_with_parents(operation, value))
+        apply_all(fitting[-1:], value)
     return tuple({**operation.as_json(), "path": pointer(manifest.path) + operation.path} for operation in fitting)
 
 

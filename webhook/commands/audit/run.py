@@ -22,7 +22,7 @@ from webhook.judging.kinds import ResourceKinds
 from webhook.judging.session import Judged
 from webhook.kube.affinity import Tristate
 from webhook.kube.pod import ObjectMeta
-from webhook.model.review import GroupVersionKind, GroupVersionResource, Request, UserInfo
+from webhook.model.review import UserInfo
 from webhook.policy.errors import Problem
 from webhook.report.report import ObjectReport, object_reports
 from webhook.rules.context import ASSUMED_VERSION, Context, Phase, utc_now
@@ -109,9 +109,7 @@ def listed_resources(index: Index, served: Iterable[ServedResource], *, cluster_
         key = kind.resource.group, kind.resource.plural
         if "list" not in kind.verbs or key in _NEVER or not (kind.resource.namespaced or cluster_scoped):
             continue
-        resource = GroupVersionResource(kind.resource.group, kind.version, kind.resource.plural)
-        request = Request(uid="", operation="CREATE", kind=GroupVersionKind(), resource=resource)
-        route = index.route(Phase.VALIDATE, request)
+        route = index.route_of(Phase.VALIDATE, "CREATE", *key)
         if route is None or not (route.direct or route.projected):
             continue
         any_size = all(policy.kind.any_size for policy in route.direct)
