@@ -74,7 +74,8 @@ class Matching(msgspec.Struct, frozen=True):
     def exempts(self, policy: Policy, subject: Subject) -> bool:
         """Return whether the policy, or a matching policy that it overrides, exempts the subject."""
         exemptions = policy.exemptions
-        if overridden := self._overridden(policy, subject):
+        overrides = self._others(policy.standing.overrides, subject)
+        if overridden := [other for other in overrides if not self.why_not(other, subject)]:
             exemptions += tuple(exemption for other in overridden for exemption in other.exemptions)
             self.trace.say("decides in place of %s", ", ".join(other.name for other in overridden))
         for exemption in dict.fromkeys(exemptions):
@@ -108,15 +109,14 @@ class Matching(msgspec.Struct, frozen=True):
         """Return the name of the policy that decides in place of this one, or an empty string if none does."""
         if policy.standing is ALONE:
             return ""
-        for other in self._overriding(policy, subject):
+        for other in self._others(policy.standing.overridden_by, subject):
             if not (self.is_unknown(other) or self.why_not(other, subject)):
                 return other.name
         rivals = [
             rival
-            for rival in self._policies(subject)
-            if rival.name in policy.standing.rivals
-            and not (self.is_unknown(rival) or self.why_not(rival, subject))
-            and all(self.why_not(other, subject) for other in self._overriding(rival, subject))
+            for rival in self._others(policy.standing.rivals, subject)
+            if not (self.is_unknown(rival) or self.why_not(rival, subject))
+            and all(self.why_not(other, subject) for other in self._others(rival.standing.overridden_by, subject))
         ]
         if not rivals:
             return ""
@@ -126,18 +126,10 @@ class Matching(msgspec.Struct, frozen=True):
         best = min((policy, *rivals), key=lambda rival: claim(rival.claims, shown))
         return best.name if best is not policy else ""
 
-    def _policies(self, subject: Subject) -> tuple[Policy, ...]:
-        return self.route.projected if subject.template else self.route.direct
-
-    def _overriding(self, policy: Policy, subject: Subject) -> list[Policy]:
-        names = policy.standing.overridden_by
-        return [other for other in self._policies(subject) if other.name in names] if names else []
-
-    def _overridden(self, policy: Policy, subject: Subject) -> list[Policy]:
-        """Return the policies that match the subject and that this policy overrides."""
-        names = policy.standing.overrides
-        under = (other for other in self._policies(subject) if other.name in names) if names else ()
-        return [other for other in under if not self.why_not(other, subject)]
+    def _others(self, names: frozenset[str], subject: Subject) -> list[Policy]:
+        """Return the policies with these names that may match the subject."""
+        policies = self.route.projected if subject.template else self.route.direct
+        return [other for other in policies if other.name in names] if names else []
 
     def unknown(self, policy: Policy, subject: Subject) -> UnknownMatch | None:
         """Return why it is unknown whether the policy matches and decides, or None if it is known."""
@@ -146,7 +138,7 @@ class Matching(msgspec.Struct, frozen=True):
             return UnknownMatch.of_owner(self.namespace or "", self.context.view)
         if self.is_unknown(policy):
             return UnknownMatch.of_selector(request.namespace)
-        for other in self._overriding(policy, subject):
+        for other in self._others(policy.standing.overridden_by, subject):
             if self.is_unknown(other) and not self.why_not(other, subject):
                 return UnknownMatch.of_override(request.namespace, other.name)
         return None
