@@ -6,13 +6,13 @@ Node pools can be list items in a file: the node groups of eksctl's ClusterConfi
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
 from webhook.base.text import described
 from webhook.capacity.providers.joins import assume_here, join, sizes_in
-from webhook.capacity.providers.provider import Provider, readers_by_resource, sizers_by_resource
+from webhook.capacity.providers.provider import Provider, pool_resources, readers_by_resource, sizers_by_resource
 from webhook.capacity.view import ClusterView, FixedState
 from webhook.cluster.view import NodeFacts, by_namespace, namespace_labels, node_facts, with_nodes
 from webhook.inputs.objects import DEFAULT_NAMESPACE, Manifest, node_of, read_manifests, written_identity
@@ -25,7 +25,7 @@ from webhook.model.review import MalformedObjectError
 from webhook.policy.errors import Problem, problem_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from webhook.capacity.providers.pool import Pool, Size
@@ -50,16 +50,12 @@ class FileState(FixedState):
         super().__init__(view_of(manifests.objects, providers, complete=True))
 
 
-def telling_kinds(providers: Iterable[Provider]) -> frozenset[str]:
+def telling_kinds(providers: Collection[Provider]) -> frozenset[str]:
     """Return the kinds of objects that affect others: the cluster's state, and CustomResourceDefinitions."""
-    readers = [reader for provider in providers for reader in provider.readers]
+    pools = (resource.kind for resource in pool_resources(providers))
+    lists = (kind for kind, _, _ in _listing_readers(providers))
     return frozenset(
-        {
-            *("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *AUTOSCALERS, *KINDS),
-            *(reader.kind for reader in readers),
-            *(reader.sizer.kind for reader in readers if reader.sizer is not None),
-            *(reader.listed_in.kind for reader in readers if reader.listed_in is not None),
-        }
+        ("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *AUTOSCALERS, *KINDS, *pools, *lists)
     )
 
 
@@ -158,35 +154,35 @@ class ListedPool(Manifest, frozen=True):
 
 def with_listed_pools(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> list[Manifest]:
     """Return the manifests, each followed by the node pools that it lists."""
-    lists = _lists(providers)
+    readers = _listing_readers(providers)
     return [
         pool
         for manifest in manifests
-        for pool in (manifest, *(item for item in _items(manifest, lists) if isinstance(item, ListedPool)))
+        for pool in (manifest, *(item for item in _items(manifest, readers) if isinstance(item, ListedPool)))
     ]
 
 
 def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) -> Iterator[Problem]:
     """Yield the problems with fields that aren't lists, and with items that aren't node pools."""
-    lists = _lists(providers)
+    readers = _listing_readers(providers)
     for manifest in manifests:
-        yield from (item for item in _items(manifest, lists) if not isinstance(item, ListedPool))
+        yield from (item for item in _items(manifest, readers) if not isinstance(item, ListedPool))
 
 
-def _lists(providers: Iterable[Provider]) -> dict[tuple[str, str], list[tuple[PoolReader, str]]]:
-    """Return the readers of listed pools with the list's field, by the API group and kind of the listing object."""
-    lists: dict[tuple[str, str], list[tuple[PoolReader, str]]] = {}
-    for reader in (reader for provider in providers for reader in provider.readers):
-        if (listed := reader.listed_in) is not None:
-            lists.setdefault((reader.group, listed.kind), []).append((reader, listed.field))
-    return lists
+_ListingReaders: TypeAlias = "list[tuple[str, str, PoolReader]]"
+"""The readers of listed pools, each with the kind of the listing object and the field of the list."""
 
 
-def _items(
-    manifest: Manifest, lists: Mapping[tuple[str, str], list[tuple[PoolReader, str]]]
-) -> Iterator[ListedPool | Problem]:
+def _listing_readers(providers: Iterable[Provider]) -> _ListingReaders:
+    readers = (reader for provider in providers for reader in provider.readers)
+    return [(reader.listed_in.kind, reader.listed_in.field, reader) for reader in readers if reader.listed_in]
+
+
+def _items(manifest: Manifest, readers: _ListingReaders) -> Iterator[ListedPool | Problem]:
     """Yield the node pools that an object lists, and a problem for each invalid item."""
-    for reader, field in lists.get((manifest.group, manifest.kind), ()):
+    for kind, field, reader in readers:
+        if manifest.kind != kind or manifest.group != reader.group:
+            continue
         items = manifest.value.get(field)
         if not isinstance(items, list | None):
             yield manifest.problem((field,), f"expected a list, got {described(items)}")
