@@ -94,19 +94,15 @@ def _evaluate(
     try:
         evaluation.judge()
     except MalformedObjectError as error:
-        return _malformed(error), None
+        finding = engine_finding(
+            id="object/unreadable",
+            outcome=Outcome.DENY,
+            reason=f"the object can't be read: {error.problem}",
+            field=error.field,
+            fix=error.fix,
+        )
+        return Decision(findings=(finding,), malformed=True), None
     return evaluation.decision(), evaluation
-
-
-def _malformed(error: MalformedObjectError) -> Decision:
-    finding = engine_finding(
-        id="object/unreadable",
-        outcome=Outcome.DENY,
-        reason=f"the object can't be read: {error.problem}",
-        field=error.field,
-        fix=error.fix,
-    )
-    return Decision(findings=(finding,), malformed=True)
 
 
 def _without_repeats(findings: list[Finding]) -> list[Finding]:

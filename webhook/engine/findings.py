@@ -66,8 +66,7 @@ def finding_texts() -> Mapping[str, FindingText]:
     of_kinds = {file.parent.name.replace("_", "-"): file for file in sorted(_HERE.parent.glob("rules/*/findings.yaml"))}
     for slug, file in {"object": _HERE / "object_findings.yaml", **of_kinds}.items():
         with file.open("rb") as stream:  # pass the stream, not its bytes, so that errors name the file
-            written = yaml.load(stream, Loader=yaml.CSafeLoader)
-        texts_of_kind = msgspec.convert(written, dict[str, FindingText])
+            texts_of_kind = msgspec.convert(yaml.load(stream, Loader=yaml.CSafeLoader), dict[str, FindingText])
         texts |= {f"{slug}/{what}": text for what, text in texts_of_kind.items()}
     return texts
 

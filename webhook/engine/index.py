@@ -88,11 +88,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         numbered = enumerate(self.exclude)
         return next((n for n, rule in numbered if rule.names(operation, group, path) and not rule.restricted), None)
 
-    @property
-    def restricted(self) -> bool:
-        """Return whether a rule names API versions, names, or a scope, which must be compared with each request."""
-        return any(rule.restricted for rule in (*self.rules, *self.exclude))
-
     def within(self, namespace: str) -> Policy:
         """Return the policy without exemptions that apply only in other namespaces."""
         exemptions = tuple(exemption for exemption in self.exemptions if exemption.is_for(namespace))
@@ -303,7 +298,7 @@ class Index:
             workload,
             guards,
             any(policy.kind.fresh_pools for policy in chosen),
-            any(policy.restricted for policy in chosen),
+            any(rule.restricted for policy in chosen for rule in (*policy.rules, *policy.exclude)),
             (group, path) in self.pools or any(policy.kind.expressions for policy in chosen),
             any(policy.standing is not ALONE for policy in chosen),
         )

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from posixpath import dirname, realpath
@@ -277,7 +278,5 @@ def _kustomizations_above(folders: Iterable[str]) -> Iterator[tuple[str, bytes]]
                 break
             seen.add(str(parent))
             for file in (parent / name for name in KUSTOMIZATIONS):
-                try:
+                with suppress(OSError):  # usually it doesn't exist
                     yield str(file), read_file(file)
-                except OSError:  # usually it doesn't exist
-                    continue

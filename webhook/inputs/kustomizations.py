@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from posixpath import basename, dirname, join, normpath
@@ -137,20 +138,18 @@ class _Tree:
 
     def __init__(self, boundary: str) -> None:
         self._boundary = boundary
-        self._values: dict[str, tuple[list[Any], str]] = {}
+        self._read = cache(self._documents_of)
 
-    def _read(self, folder: str) -> tuple[list[Any], str]:
+    def _documents_of(self, folder: str) -> tuple[list[Any], str]:
         """Return the documents of the kustomization in a folder, and why one can't be read."""
-        if folder not in self._values:
-            values, problem = [], ""
-            for file in filter(os.path.lexists, (join(folder, name) for name in KUSTOMIZATIONS)):
-                try:
-                    _refuse_outside(file, self._boundary)
-                    values += [document.value for document in read_documents(read_file(file), file)]
-                except (OSError, DocumentError, RefusedError) as error:
-                    problem = str(error)
-            self._values[folder] = (values, problem)
-        return self._values[folder]
+        values, problem = [], ""
+        for file in filter(os.path.lexists, (join(folder, name) for name in KUSTOMIZATIONS)):
+            try:
+                _refuse_outside(file, self._boundary)
+                values += [document.value for document in read_documents(read_file(file), file)]
+            except (OSError, DocumentError, RefusedError) as error:
+                problem = str(error)
+        return values, problem
 
     def is_buildable(self, folder: str) -> bool:
         """Return whether kustomize can build this folder alone. Flux also has a kind named Kustomization."""

@@ -137,8 +137,6 @@ EXEMPTS: Final = "exempts"
 OVERRIDDEN: Final = "overridden"
 OFF: Final = "off"
 
-ITSELF: Final = "the object itself"
-
 _LEFT_OUT: Final = {StepKind.SKIPPED: SKIPS, StepKind.EXEMPTED: EXEMPTS, StepKind.OVERRIDDEN: OVERRIDDEN}
 """The words for the last steps of policies that don't evaluate the object."""
 
@@ -315,7 +313,7 @@ def _reasons(
         return tuple(Reason("", texts) for texts in dict.fromkeys(own_steps.values()))
     if len(templates) == 1 and "" not in own_steps:
         return tuple(Reason("", texts) for texts in own_steps.values())
-    return tuple(Reason(where or ITSELF, texts) for where, texts in own_steps.items())
+    return tuple(Reason(where or "the object itself", texts) for where, texts in own_steps.items())
 
 
 def _word(reasons: tuple[Reason, ...], findings: tuple[Finding, ...], additions: tuple[Addition, ...]) -> str:

@@ -329,7 +329,7 @@ def _raw_metadata(raw: msgspec.Raw) -> _RawMetadata:
 
 def _decode_map(raw: msgspec.Raw, bound: Bound) -> dict[str, str] | None:
     expect_decodable(raw, _METADATA_AT_MOST, bound.field)
-    members = decoded(_map_decoder, raw, bound.field)
+    members: dict[str, str] | None = decoded(_map_decoder, raw, bound.field)
     if members is not None and len(members) > bound.at_most:
         raise OverBoundError.of(bound, len(members))
     return members
