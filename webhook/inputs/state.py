@@ -6,7 +6,7 @@ Node pools can be list items in a file: the node groups of eksctl's ClusterConfi
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from webhook.base.exits import CannotJudgeError
 from webhook.base.field_paths import FieldPath, field_path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from webhook.capacity.providers.pool import Pool, Size
     from webhook.capacity.providers.reader import PoolReader
+    from webhook.capacity.providers.reader_schema import ListedInSpec
     from webhook.kube.disruption import DisruptionBudget
 
 
@@ -53,7 +54,7 @@ class FileState(FixedState):
 def telling_kinds(providers: Collection[Provider]) -> frozenset[str]:
     """Return the kinds of objects that affect others: the cluster's state, and CustomResourceDefinitions."""
     pools = (resource.kind for resource in pool_resources(providers))
-    lists = (kind for kind, _, _ in _listing_readers(providers))
+    lists = (listed_in.kind for _, listed_in in _listing_readers(providers))
     return frozenset(
         ("Namespace", "Node", "StatefulSet", CRD_KIND, disruption.KIND, *AUTOSCALERS, *KINDS, *pools, *lists)
     )
@@ -169,21 +170,17 @@ def list_problems(manifests: Iterable[Manifest], providers: Iterable[Provider]) 
         yield from (item for item in _items(manifest, readers) if not isinstance(item, ListedPool))
 
 
-_ListingReaders: TypeAlias = "list[tuple[str, str, PoolReader]]"
-"""The readers of listed pools, each with the kind of the listing object and the field of the list."""
-
-
-def _listing_readers(providers: Iterable[Provider]) -> _ListingReaders:
+def _listing_readers(providers: Iterable[Provider]) -> list[tuple[PoolReader, ListedInSpec]]:
     readers = (reader for provider in providers for reader in provider.readers)
-    return [(reader.listed_in.kind, reader.listed_in.field, reader) for reader in readers if reader.listed_in]
+    return [(reader, reader.listed_in) for reader in readers if reader.listed_in is not None]
 
 
-def _items(manifest: Manifest, readers: _ListingReaders) -> Iterator[ListedPool | Problem]:
+def _items(manifest: Manifest, readers: Iterable[tuple[PoolReader, ListedInSpec]]) -> Iterator[ListedPool | Problem]:
     """Yield the node pools that an object lists, and a problem for each invalid item."""
-    for kind, field, reader in readers:
-        if manifest.kind != kind or manifest.group != reader.group:
+    for reader, listed_in in readers:
+        if manifest.kind != listed_in.kind or manifest.group != reader.group:
             continue
-        items = manifest.value.get(field)
+        items = manifest.value.get(field := listed_in.field)
         if not isinstance(items, list | None):
             yield manifest.problem((field,), f"expected a list, got {described(items)}")
             continue
