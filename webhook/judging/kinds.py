@@ -39,12 +39,11 @@ class ResourceKinds:
     def __init__(self, bundle: Bundle, manifests: Iterable[Manifest], given: Iterable[Resource] = ()) -> None:
         workloads = bundle.index.workloads.values()
         crds = (manifest.value for manifest in manifests if (manifest.group, manifest.kind) == (CRD_GROUP, CRD_KIND))
-        resources = (
-            *pool_resources(bundle.providers.values()),
-            *(Resource(item.group, item.kind, item.resource, item.namespaced) for item in workloads),
-            *filter(None, map(resource_of_crd, crds)),
-            *given,
+        of_workloads = (
+            Resource(workload.group, workload.kind, workload.resource, workload.namespaced) for workload in workloads
         )
+        of_crds = filter(None, map(resource_of_crd, crds))
+        resources = (*pool_resources(bundle.providers.values()), *of_workloads, *of_crds, *given)
         self._known = {(resource.group, resource.kind): resource for resource in resources}
         self._workloads = {workload.kind: f"{workload.group}/..." for workload in workloads if workload.group}
         self._readers = bundle.readers

@@ -177,22 +177,23 @@ def policy_warnings(bundle: Bundle) -> list[Problem]:
 
 def object_reports(judged: Judgements) -> list[ObjectReport]:
     """Return the report of each evaluated object."""
-    namespaces = judged.view.namespaces
-    return [
-        ObjectReport(
-            file=manifest.file,
-            line=manifest.line,
-            kind=manifest.kind,
-            namespace=judgement.namespace,
-            name=manifest.shown_name,
-            results=list(_results(manifest, judgement)),
-            team=team_of(manifest.labels, namespaces.get(judgement.namespace, {}), judgement.namespace),
-            patch=judgement.patch,
-            additions=tuple(addition_of(operation, len(manifest.path)) for operation in judgement.patch),
-            cut_off=tuple(_cut_off(judgement, judged)),
-        )
-        for manifest, judgement in judged.objects
-    ]
+    return [_object_report(manifest, judgement, judged) for manifest, judgement in judged.objects]
+
+
+def _object_report(manifest: Manifest, judgement: Judgement, judged: Judgements) -> ObjectReport:
+    namespace = judgement.namespace
+    return ObjectReport(
+        file=manifest.file,
+        line=manifest.line,
+        kind=manifest.kind,
+        namespace=namespace,
+        name=manifest.shown_name,
+        results=list(_results(manifest, judgement)),
+        team=team_of(manifest.labels, judged.view.namespaces.get(namespace, {}), namespace),
+        patch=judgement.patch,
+        additions=tuple(addition_of(operation, len(manifest.path)) for operation in judgement.patch),
+        cut_off=tuple(_cut_off(judgement, judged)),
+    )
 
 
 def _results(manifest: Manifest, judgement: Judgement) -> Iterator[Result]:
