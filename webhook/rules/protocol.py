@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -184,7 +185,7 @@ class Facts(msgspec.Struct, frozen=True):
             raise SpecErrors(mistakes)
 
 
-class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyKind(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A kind of policy.
 
     Attributes:
@@ -227,7 +228,7 @@ class PolicyKind(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     not_exported: str = "`export vap` can't translate its kind"
 
-    @property
+    @cached_property
     def slug(self) -> str:
         """Return the name in kebab case: the first part of the findings' ids, and the name of the docs page."""
         return _CAPITAL.sub("-", self.name).lower()
