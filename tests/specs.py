@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 T = TypeVar("T")
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def spec_of(kind: type[T], written: object) -> T:
     """Return the validated spec. Raise pydantic's ValidationError if it has mistakes."""
-    return TypeAdapter(kind).validate_python(written)
+    spec: T = _adapter(kind).validate_python(written)
+    return spec

@@ -193,19 +193,17 @@ def placements() -> st.SearchStrategy[JSON]:
     return sometimes(nodeSelector=st.dictionaries(key, value, max_size=1), affinity=affinity)
 
 
-def json_values() -> st.SearchStrategy[Any]:
-    """Build any JSON value."""
-    return st.recursive(
-        st.one_of(
-            st.none(),
-            st.booleans(),
-            st.integers(),
-            st.floats(allow_nan=False, allow_infinity=False),
-            st.text(max_size=8),
-        ),
-        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
-        max_leaves=6,
-    )
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=8),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=6,
+)
 
 
 @st.composite
@@ -217,6 +215,6 @@ def corrupted(draw: st.DrawFn, values: st.SearchStrategy[JSON]) -> JSON:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         key = draw(st.sampled_from(keys))
         if not place[key] or not isinstance(place[key], dict | list) or draw(st.booleans()):
-            place[key] = draw(json_values())
+            place[key] = draw(json_values)
             return value  # type: ignore[no-any-return]
         place = place[key]

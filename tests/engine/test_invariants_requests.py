@@ -47,7 +47,7 @@ objects: st.SearchStrategy[tuple[str, JSON]] = st.one_of(
         pods,
     ),
     strategies.node_pool_named("p0").map(lambda pool: (NODE_POOLS, pool)),
-    strategies.json_values().map(lambda value: ("nodes", {"metadata": value})),
+    strategies.json_values.map(lambda value: ("nodes", {"metadata": value})),
 )
 
 

@@ -60,7 +60,7 @@ FIELDS = (
 )
 WORDS = st.sampled_from(("Container", "ClientIP", "ClusterIP", "NodePort", "User", ""))
 shaped = st.recursive(
-    json_values() | WORDS,
+    json_values | WORDS,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
     max_leaves=8,
 )

@@ -83,17 +83,16 @@ _volumes = st.sampled_from(
         [{"name": "data", "emptyDir": {}}, {"name": VOLUME, "downwardAPI": _notice}],
     )
 )
+_pods = strategies.pods(
+    labels={"spotgate.dev/capacity": st.just("spot"), ON_RECLAIM: st.sampled_from((*ACTIONS, "", "informs"))},
+    annotations={"spotgate.dev/keep": st.sampled_from(("reclaim-notice", "tolerations"))},
+)
 
 
 @st.composite
 def pods(draw: st.DrawFn) -> JSON:
     """Return a Pod with volumes, mounts, and perhaps a label."""
-    value = draw(
-        strategies.pods(
-            labels={"spotgate.dev/capacity": st.just("spot"), ON_RECLAIM: st.sampled_from((*ACTIONS, "", "informs"))},
-            annotations={"spotgate.dev/keep": st.sampled_from(("reclaim-notice", "tolerations"))},
-        )
-    )
+    value = draw(_pods)
     spec = value["spec"]
     spec["volumes"] = draw(_volumes)
     for container in (*spec["containers"], *(spec.get("initContainers") or ())):

@@ -52,11 +52,14 @@ VALUES = st.sampled_from(("spot", "spot-preferred", "on-demand", "p0", "true", "
 some = st.dictionaries(KEYS, VALUES, max_size=2)
 
 
+any_pods, placements = strategies.pods(labels={}, annotations={}), strategies.placements()
+
+
 @st.composite
 def pods(draw: st.DrawFn) -> JSON:
-    pod = draw(strategies.pods(labels={}, annotations={}))
+    pod = draw(any_pods)
     pod["metadata"] |= {"labels": draw(some), "annotations": draw(some)}
-    pod["spec"] |= draw(strategies.placements())
+    pod["spec"] |= draw(placements)
     if draw(st.booleans()):
         pod["spec"]["nodeName"] = "cpu-spot-0"
     if draw(st.booleans()):
@@ -139,7 +142,7 @@ CUSTOM = [
 @given(
     st.sampled_from(CUSTOM),
     strategies.corrupted(pods()),
-    strategies.json_values(),
+    strategies.json_values,
     st.sampled_from(("CREATE", "UPDATE")),
 )
 def test_no_condition_fails_on_any_custom_resource(

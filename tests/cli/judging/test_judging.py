@@ -67,15 +67,16 @@ def judgement_of(bundle: Bundle, value: dict[str, Any]) -> Judgement:
     return judge_of(bundle, POOLS).judge(manifest(value))
 
 
+pods = strategies.pods(
+    labels={"spotgate.dev/capacity": st.sampled_from(("spot", "spot-preferred")), "app": st.just("x")},
+    annotations={"spotgate.dev/node-pool": st.sampled_from(("gpu-spot", "cpu-spot", "none"))},
+)
+
+
 @st.composite
 def written(draw: st.DrawFn) -> dict[str, Any]:
     """Return a Pod or Deployment as users write it: with nulls, and mostly on spot."""
-    pod = draw(
-        strategies.pods(
-            labels={"spotgate.dev/capacity": st.sampled_from(("spot", "spot-preferred")), "app": st.just("x")},
-            annotations={"spotgate.dev/node-pool": st.sampled_from(("gpu-spot", "cpu-spot", "none"))},
-        )
-    )
+    pod = draw(pods)
     for field in draw(st.sets(st.sampled_from(NULLABLE))):
         pod["spec"].setdefault(field, None)
     for container in pod["spec"]["containers"]:

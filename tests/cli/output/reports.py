@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from webhook.engine.bundle import policy_kinds
@@ -29,36 +31,34 @@ texts = st.sampled_from(HOSTILE) | st.text(max_size=12)
 names = st.sampled_from(["web", "shop", "labels", "spot-placement"]) | texts
 kinds = texts | st.sampled_from(sorted(policy_kinds()))
 additions = st.builds(Addition, field=texts, name=texts, value=texts | st.integers() | st.dictionaries(texts, texts))
+results: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "line": st.integers(1, 99),
+        "column": st.integers(1, 99),
+        "api_version": names,
+        "policy": names.filter(bool),
+        "id": st.sampled_from(sorted(finding_texts())),
+        "outcome": st.sampled_from(["deny", "warn", "audit", "indeterminate"]),
+        "reason": texts,
+        "detail": texts,
+        "field": texts,
+        "fix": texts,
+    }
+)
+problems = st.builds(Problem, names, st.integers(0, 9), st.integers(0, 9), texts, texts)
 
 
 @st.composite
 def judged(draw: st.DrawFn) -> ObjectReport:
     file, kind, namespace, name = draw(names), draw(names), draw(names), draw(names)
-    one = st.builds(
-        Result,
-        file=st.just(file),
-        line=st.integers(1, 99),
-        column=st.integers(1, 99),
-        api_version=names,
-        kind=st.just(kind),
-        namespace=st.just(namespace),
-        name=st.just(name),
-        policy=names.filter(bool),
-        id=st.sampled_from(sorted(finding_texts())),
-        outcome=st.sampled_from(["deny", "warn", "audit", "indeterminate"]),
-        reason=texts,
-        detail=texts,
-        field=texts,
-        fix=texts,
-    )
-    results = draw(st.lists(one, max_size=4))
+    written = draw(st.lists(results, max_size=4))
     return ObjectReport(
         file=file,
         line=draw(st.integers(1, 99)),
         kind=kind,
         namespace=namespace,
         name=name,
-        results=results,
+        results=[Result(file=file, kind=kind, namespace=namespace, name=name, **fields) for fields in written],
         team=draw(names),
         additions=draw(st.lists(additions, max_size=2).map(tuple)),
     )
@@ -68,7 +68,6 @@ def judged(draw: st.DrawFn) -> ObjectReport:
 def reports(draw: st.DrawFn) -> Report:
     """Return a report of objects, some with patches, of unreadable files, and of warnings."""
     objects = draw(st.lists(judged(), max_size=5))
-    problems = st.builds(Problem, names, st.integers(0, 9), st.integers(0, 9), texts, texts)
     return Report(
         objects=objects,
         skipped=draw(st.integers(0, 2)),
