@@ -124,7 +124,7 @@ class Judge:
 
         def complete(mutation: Decision) -> None:
             if mutation.patch:
-                apply_all(mutation.patch, value)
+                _apply(value, mutation.patch)
                 request.object = _raw(value)
             if generated := self._generated_name(manifest):
                 request.name = value["metadata"]["name"] = generated
@@ -263,14 +263,21 @@ def _without_empty(value: Any) -> Any:
     return {key: member for key, member in members if member}
 
 
+def _apply(value: dict[str, Any], operations: Iterable[Operation]) -> list[Operation]:
+    """Change the object in place. Return the operations, extended by missing parents."""
+    applied = []
+    for operation in operations:
+        fitting = _with_parents(operation, value)
+        apply_all([fitting], value)
+        applied.append(fitting)
+    return applied
+
+
 def as_written(operations: tuple[Operation, ...], manifest: Manifest) -> tuple[dict[str, Any], ...]:
     """Return the operations for the document as written, which lacks defaults and their parents."""
     if not operations:
         return ()
-    value, fitting = msgspec.json.decode(_raw(manifest.value)), []
-    for operation in operations:
-        fitting.append(_with_parents(operation, value))
-        apply_all(fitting[-1:], value)
+    fitting = _apply(msgspec.json.decode(_raw(manifest.value)), operations)
     return tuple({**operation.as_json(), "path": pointer(manifest.path) + operation.path} for operation in fitting)
 
 
