@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
-import yaml
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -39,9 +38,8 @@ class DeclaredPart(msgspec.Struct, frozen=True):
     totals: dict[str, Declared] = {}
 
 
-_TABLE: Final = Path(__file__).with_name("metrics.yaml")
-DECLARED: Final = msgspec.convert(
-    yaml.load(_TABLE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader), dict[str, DeclaredPart]
+DECLARED: Final = msgspec.yaml.decode(
+    Path(__file__).with_name("metrics.yaml").read_bytes(), type=dict[str, DeclaredPart]
 )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-import yaml
 
 from webhook.cluster.api import ApiError
 from webhook.commands.doctor.installation import JSON, SECONDS, Diagnosis, Installed
@@ -55,7 +54,7 @@ async def send_probes(installed: Installed) -> dict[str, Diagnosis]:
     reserved = [document.spec for document in documents if document.kind == "ReservedLabels" and document.spec]
     domain = next((spec.domains[0] for spec in reserved if spec.match.resource_rules is None), "spotgate.dev")
     text = _TABLE.read_text(encoding="utf-8").replace("DOMAIN", domain)
-    table = msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), ProbeTable)
+    table = msgspec.yaml.decode(text, type=ProbeTable)
     answers = {
         name: await _send(installed, value)
         for name, value in (table.objects.items() if installed.bundle else ())

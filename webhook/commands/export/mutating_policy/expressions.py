@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
+import msgspec
 
 from webhook.base.bounds import LEAST
 from webhook.capacity.placement.workload_class import TRAINING_OPERATORS
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from webhook.rules.reclaim_notice.rule import ReclaimNotice
 
 _HERE: Final = Path(__file__).parent
-_TEXTS: Final[dict[str, dict[str, str]]] = yaml.load(
-    (_HERE / "variables.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
-)
+_TEXTS: Final = msgspec.yaml.decode((_HERE / "variables.yaml").read_bytes(), type=dict[str, dict[str, str]])
 _ALL_OF_BUDGET: Final = -1
 
 MUTATION: Final = (_HERE / "mutation.cel").read_text(encoding="utf-8").rstrip()
